@@ -1,4 +1,4 @@
-//! Exports and imports batches by Arrow's C stream interface, in Python's capsules
+//! Export and import of record batches by Arrow's C stream interface, in Python capsules
 //! (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>). Buffers are shared, not copied.
 
 #![expect(unsafe_code, reason = "the interface passes a pointer")]
@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// Exports batches as a capsule.
+/// Returns a capsule with the batches as an Arrow C stream.
 pub fn exported(
     py: Python<'_>,
     batches: Box<dyn RecordBatchReader + Send>,
@@ -24,14 +24,14 @@ pub fn exported(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(batches), c"arrow_array_stream")
 }
 
-/// Exports a schema as a capsule.
+/// Returns a capsule with the schema.
 pub fn exported_schema<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
     let schema =
         FFI_ArrowSchema::try_from(schema).map_err(|error| PyValueError::new_err(error.to_string()))?;
     PyCapsule::new_with_value(py, schema, c"arrow_schema")
 }
 
-/// Imports the stream of an object that has `__arrow_c_stream__`.
+/// Returns the stream of an object that has `__arrow_c_stream__`.
 ///
 /// # Errors
 /// `TypeError` for other objects.

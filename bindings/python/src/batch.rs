@@ -1,4 +1,4 @@
-//! Statements that run together.
+//! Batches of statements, which are planned and run together.
 
 use crate::errors;
 use crate::process::Owned;
@@ -8,7 +8,7 @@ use farpool::{Batch, Error};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Statements that run together, to be taken in their order.
+/// A batch of statements, whose queries are taken in order.
 #[pyclass(frozen, name = "Batch", module = "farpool._farpool")]
 pub struct NativeBatch(Mutex<Owned<Batch>>);
 
@@ -20,7 +20,7 @@ impl NativeBatch {
 
 #[pymethods]
 impl NativeBatch {
-    /// Returns the next statement; `None` after the last one.
+    /// Returns the query of the next statement; `None` after the last one.
     fn next(&self, py: Python<'_>) -> PyResult<Option<NativeQuery>> {
         let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let taken = errors::checked(py, taken)?;

@@ -1,4 +1,4 @@
-//! Errors of the library as exceptions of the package, which are classes in Python.
+//! Conversion of the library's errors to the exceptions of the package, which are Python classes.
 
 use farpool::Error;
 use pyo3::prelude::*;
@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 
 static RAISED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Converts an error to the exception for its kind.
+/// Returns the exception for an error, by its kind.
 pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     let exception = || {
         let kind = serde_json::to_value(error.kind).unwrap_or_default();
@@ -16,7 +16,7 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     exception().map_or_else(|failed| failed, PyErr::from_value)
 }
 
-/// Converts a result of the library to one of Python.
+/// Converts a result of the library to a Python result.
 pub fn checked<T>(py: Python<'_>, outcome: farpool::Result<T>) -> PyResult<T> {
     outcome.map_err(|error| raised(py, &error))
 }

@@ -1,8 +1,8 @@
 //! The extension module `farpool._farpool`: pools, statements and rows for the Python package around it
-//! (`bindings/python/python/farpool`), which contains the public API.
+//! (`bindings/python/python/farpool`), which has the public API.
 //!
-//! Invariant: a Python thread waits for the pool without the interpreter's lock, and only in `runtime::wait`, which
-//! reacts to Ctrl-C and to the exit of the interpreter.
+//! Invariant: a Python thread that waits for the pool releases the interpreter lock (GIL), and waits only in
+//! `runtime::wait`, which reacts to Ctrl-C and to the exit of the interpreter.
 
 #![expect(clippy::disallowed_methods, reason = "waits for signals by the clock")]
 

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The target and the options of a load.
+/// The target table and the options of a load.
 pub struct Load {
     pub name: TableName,
     pub columns: Option<Vec<String>>,
@@ -20,10 +20,10 @@ pub struct Load {
     pub options: LoadOptions,
 }
 
-/// The description of the table as JSON, the number of rows that were read, and a note for the caller.
+/// Result of a load: the description of the table as JSON, the number of rows that were read, and a note for the user.
 pub type Loaded = (String, u64, Option<String>);
 
-/// The progress of a load, available once it has started.
+/// The progress of a load; empty before it has started.
 #[derive(Clone, Default)]
 pub struct Progress(Arc<OnceLock<Counters>>);
 
@@ -40,7 +40,7 @@ impl Progress {
         let _ = self.0.set(Counters { bytes, bytes_read, rows_read });
     }
 
-    /// Calls `tell` with the bytes read, the total bytes and the rows read.
+    /// Calls the Python function `tell` with the bytes read, the total bytes and the rows read.
     pub fn tell(&self, tell: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some(Counters { bytes, bytes_read, rows_read }) = self.0.get() else { return Ok(()) };
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Load {
         Ok(loaded(&info, progress, note))
     }
 
-    /// Returns the positions of the columns to load, unless all are loaded, and a note about the others.
+    /// Returns the indexes of the columns to load (`None` for all columns), and a note about the others.
     fn chosen(&self, schema: &Schema) -> farpool::Result<(Option<Vec<usize>>, Option<String>)> {
         let Some(names) = &self.columns else { return farpool::held_columns(schema) };
         let mut columns = farpool::column_positions(schema, Some(names))?;
@@ -104,13 +104,13 @@ impl Load {
     }
 }
 
-/// The name of rows in the caller's memory in error messages.
+/// Name of a data frame in error messages.
 const FRAME: &str = "the data frame";
 
 const FRAME_ADVICE: &str = "a statement can read the column, with the frame's variable in FROM; to load it, convert it in the \
                             frame, for example to text or to a number (nested=\"json\" makes text of lists and structs), or leave it out (columns=[…])";
 
-/// Refuses a column of a frame whose type a pool does not support, before its rows are sent.
+/// Fails for a column of a data frame whose type a pool does not support, before any rows are sent.
 fn held(field: &Field) -> farpool::Result<()> {
     match canonical_type(field.data_type()) {
         Some(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Converts Python values to parameters of a statement: each becomes an Arrow array of one row.
+//! Conversion of Python values to parameters of a statement. Each becomes an Arrow array of one row.
 
 use crate::errors;
 use arrow::array::{
@@ -18,10 +18,10 @@ use pyo3::types::{
 };
 use std::sync::Arc;
 
-/// The ordinal of 1970-01-01 in Python's calendar.
+/// The number of the day 1970-01-01 in Python's calendar (`date.toordinal`).
 const EPOCH: i64 = 719_163;
 
-/// Converts the caller's values: a list or tuple for `$1`, `$2`, … and `?`, a dictionary for names.
+/// Converts the parameter values: a list or tuple for `$1`, `$2`, … and `?`, or a dictionary for named parameters.
 ///
 /// # Errors
 /// `TypeError` or the package's `DataError` for a value that has no SQL type.
@@ -107,7 +107,7 @@ fn integer(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     decimal(value)
 }
 
-/// Parses the digits of an integer or a `Decimal`.
+/// Converts an integer or a `Decimal` from its digits.
 fn decimal(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let too_large = || {
         refused(
@@ -147,12 +147,12 @@ fn timestamp(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(Arc::new(TimestampMicrosecondArray::from(vec![microseconds]).with_timezone("+00:00")))
 }
 
-/// Returns the days since 1970-01-01.
+/// Returns the days of a date since 1970-01-01.
 fn days(date: &Bound<'_, PyAny>) -> PyResult<i64> {
     Ok(date.call_method0("toordinal")?.extract::<i64>()? - EPOCH)
 }
 
-/// Returns the microseconds since midnight.
+/// Returns the microseconds of a time since midnight.
 fn time_of_day(time: &Bound<'_, PyAny>) -> PyResult<i64> {
     let (hour, minute): (i64, i64) = (number(time, "hour")?, number(time, "minute")?);
     let seconds = (hour * 60 + minute) * 60 + number::<i64>(time, "second")?;
@@ -163,7 +163,7 @@ fn number<'py, T: FromPyObjectOwned<'py>>(of: &Bound<'py, PyAny>, name: &str) ->
     of.getattr(name)?.extract().map_err(Into::into)
 }
 
-/// Converts a sequence to a list whose elements have one type.
+/// Converts a sequence to an Arrow list whose elements have one type.
 fn list(values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let elements = values.try_iter()?.map(|value| array(&value?)).collect::<PyResult<Vec<_>>>()?;
     let failed = |error: ArrowError| {
@@ -183,7 +183,7 @@ fn list(values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(field, offsets, whole, None).map_err(failed)?))
 }
 
-/// Returns the common type of all elements: None fits any type, and an integer among floats is a float.
+/// Returns the common type of all elements: None has any type, and an integer among floats becomes a float.
 fn common_type(elements: &[ArrayRef]) -> Result<DataType, ArrowError> {
     let types = elements.iter().map(|element| element.data_type()).filter(|kind| !kind.is_null());
     types.cloned().try_fold(DataType::Null, |all, one| match (&all, &one) {

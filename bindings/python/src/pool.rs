@@ -1,4 +1,4 @@
-//! A pool and the session over it.
+//! A pool and the SQL session over it.
 
 use crate::arrow_stream;
 use crate::batch::NativeBatch;
@@ -31,18 +31,18 @@ use std::time::Duration;
 struct Opened {
     session: Session,
     pool: Arc<dyn Pool>,
-    /// The node, if it is in this process.
+    /// The node, if the pool is in this process.
     node: Option<Arc<Node>>,
 }
 
-/// A pool, which is closed once its parts have been taken.
+/// A pool. It is closed when its parts have been taken.
 #[pyclass(frozen, name = "Pool", module = "farpool._farpool", weakref)]
 pub struct NativePool {
     opened: Mutex<Owned<Opened>>,
     url: String,
 }
 
-/// An amount of this process's memory, in bytes or as text.
+/// An amount of memory, in bytes or as text.
 #[derive(FromPyObject)]
 enum Size {
     Bytes(usize),
@@ -58,7 +58,7 @@ impl Size {
     }
 }
 
-/// Returns the sizes in bytes of the memory for files, and of that for joins, sorts and groups.
+/// Returns the bytes of memory for files, and those for joins, sorts and groups.
 fn sizes(memory: Option<&Size>, work: Option<&Size>) -> farpool::Result<(usize, usize)> {
     let given = memory.map(Size::bytes).transpose()?;
     // A limit for tables also limits the memory for work, unless that is given explicitly.
@@ -172,14 +172,15 @@ impl NativePool {
         &self.url
     }
 
-    /// Returns the names that a statement reads and that only the caller may know.
+    /// Returns the table names in a statement that the session does not know. They may be Python variables of the
+    /// caller.
     fn unknown_names(&self, py: Python<'_>, text: &str) -> PyResult<Vec<String>> {
         let (opened, statement) = (self.opened(py)?, Statement::from(text));
         runtime::wait(py, async move { opened.session.unknown_names(&statement).await })
     }
 
-    /// Plans a statement that begins at `line` of the caller's text, with values of its parameters, and rows of the
-    /// caller by name.
+    /// Plans a statement. `line` is the line of the caller's text where it begins; parameters get their values, and
+    /// data frames of the caller are tables by name.
     fn plan(
         &self,
         py: Python<'_>,
@@ -207,7 +208,7 @@ impl NativePool {
         Ok(NativeQuery::new(query))
     }
 
-    /// Plans statements that run together.
+    /// Plans a batch of statements, which run together.
     fn batch(&self, py: Python<'_>, texts: Vec<String>) -> PyResult<NativeBatch> {
         let opened = self.opened(py)?;
         let statements = texts.iter().map(|text| Statement::from(text.as_str()));
@@ -281,7 +282,7 @@ impl NativePool {
         }
     }
 
-    /// Returns the profile of a table, as JSON and as an HTML page. `tell` is called as by a load, with the number of
+    /// Returns the profile of a table, as JSON and as an HTML page. `tell` is called as by `load`, with the number of
     /// profiled rows.
     fn profile(
         &self,
@@ -331,7 +332,8 @@ impl NativePool {
         as_json(py, &runtime::wait(py, async move { pool.status().await })?)
     }
 
-    /// Closes the pool: ends work in this process; a node with a data directory stops cleanly.
+    /// Closes the pool. Work in this process is ended, and a node with a data directory stops cleanly. Blocks until
+    /// then.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let taken = self.lock().take();
         let taken = checked(py, taken)?;
@@ -383,7 +385,7 @@ fn tier(name: &str) -> farpool::Result<Tier> {
     name.parse().map_err(Error::invalid)
 }
 
-/// Converts a time in seconds.
+/// Converts a number of seconds to a duration.
 fn seconds(given: f64) -> farpool::Result<Duration> {
     let time = Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| {
@@ -391,7 +393,7 @@ fn seconds(given: f64) -> farpool::Result<Duration> {
     })
 }
 
-/// Returns the proof of identity that the node at `url` must give.
+/// Returns the proof of identity that the node at `url` must give, so that its answers can be encrypted.
 fn proof(url: &PoolUrl, token: Option<&str>, node_key: Option<&str>) -> farpool::Result<Proof> {
     match (node_key, token) {
         (Some(key), _) => PublicKey::from_hex(key.trim()).map(Proof::NodeKey).ok_or_else(|| {
@@ -408,7 +410,7 @@ fn proof(url: &PoolUrl, token: Option<&str>, node_key: Option<&str>) -> farpool:
     }
 }
 
-/// Converts options of files by their names in SQL, such as `nullstr="NA"`.
+/// Converts options for reading files from keyword arguments with their names in SQL, such as `nullstr="NA"`.
 fn read_options(given: &Bound<'_, PyDict>) -> PyResult<ReadOptions> {
     let mut options = ReadOptions::default();
     for (name, value) in given.iter() {
@@ -441,7 +443,8 @@ fn option(value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
     )))
 }
 
-/// Returns the error for rows of the caller that could not be read: the caller's own Python exception takes precedence.
+/// Returns the error for a data frame whose rows could not be read. If the caller's Python code raised an exception,
+/// returns that one.
 pub fn unread(py: Python<'_>, error: &ArrowError) -> PyErr {
     match PyErr::take(py) {
         Some(raised) => raised,

@@ -1,12 +1,13 @@
-//! Values that belong to the process that created them: a fork has none of the threads that work on them.
+//! Values that only the process that created them may use. A process forked from it has none of the threads that work
+//! on them.
 //!
-//! Invariant: in a fork, values of the parent are neither used nor dropped: sockets and the epoll instance are shared
-//! with the parent, so that closing and deregistering would affect the parent as well.
+//! Invariant: in a forked process, values of the parent are neither used nor dropped. Sockets and the epoll instance
+//! are shared with the parent, so that closing and deregistering would affect the parent as well.
 
 use crate::runtime;
 use farpool::{Error, Result};
 
-/// A value of this process, unavailable in forks of it.
+/// A value that only the process that created it may use.
 pub struct Owned<T> {
     value: Option<T>,
     process: u32,
@@ -17,15 +18,15 @@ impl<T> Owned<T> {
         Owned { value: Some(value), process: std::process::id() }
     }
 
-    /// Returns the value unless it was taken.
+    /// Returns the value; `None` if it was taken.
     ///
     /// # Errors
-    /// Fails in a fork of the process that created the value.
+    /// Fails in a forked process.
     pub fn get(&self) -> Result<Option<&T>> {
         self.check().map(|()| self.value.as_ref())
     }
 
-    /// Takes the value.
+    /// Takes the value; `None` if it was taken before.
     ///
     /// # Errors
     /// The errors of [`Owned::get`].

@@ -37,12 +37,12 @@ impl NativeQuery {
 
 #[pymethods]
 impl NativeQuery {
-    /// Returns whether the statement changes something instead of returning rows.
+    /// Returns whether the statement changes something and returns no rows.
     fn is_command(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.query(py)?.is_command())
     }
 
-    /// Returns the columns: names, and SQL types.
+    /// Returns the names and SQL types of the result columns.
     fn columns(&self) -> Vec<(String, String)> {
         columns(&self.schema)
     }
@@ -51,26 +51,26 @@ impl NativeQuery {
         Ok(self.query(py)?.explain())
     }
 
-    /// Compares estimates and actual figures of the runs so far.
+    /// Returns a text that compares the estimates with the actual figures of the runs so far.
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.query(py)?.outcome())
     }
 
-    /// Returns the costs of the runs that have ended, as JSON.
+    /// Returns the execution statistics of the runs that have ended, as JSON.
     fn receipt(&self, py: Python<'_>) -> PyResult<String> {
         let receipt = serde_json::to_string(&self.query(py)?.receipt());
         receipt.map_err(|error| errors::raised(py, &Error::internal(error.to_string())))
     }
 
-    /// Starts the statement; if it changes something, it has ended when this returns.
+    /// Starts the statement. If it changes something, it is complete when this returns.
     fn execute(&self, py: Python<'_>) -> PyResult<NativeRows> {
         let query = self.query(py)?.clone();
         let started = runtime::wait(py, async move { query.execute().await })?;
         Ok(NativeRows { schema: self.schema.clone(), batches: Mutex::new(Owned::new(started)) })
     }
 
-    /// Starts the statement and returns its first rows, as `Rows.next` does, and the stream of the remaining rows, if
-    /// any.
+    /// Starts the statement. Returns its first rows, as `Rows.next` does, and the stream of the remaining rows, if
+    /// there are any.
     fn fetch(
         &self,
         py: Python<'_>,
@@ -85,7 +85,7 @@ impl NativeQuery {
         Ok((NativeBatches { schema, batches }, rest))
     }
 
-    /// Returns the columns as a result without rows, which holds nothing of the pool.
+    /// Returns a result without rows that has the columns of the statement. It keeps no memory of the pool.
     fn schema(&self) -> NativeBatches {
         NativeBatches { schema: self.schema.clone(), batches: Vec::new() }
     }
@@ -108,7 +108,8 @@ impl NativeRows {
 
 #[pymethods]
 impl NativeRows {
-    /// Returns the next rows: batches until there are `rows_min` rows, or all. Tells whether more may follow.
+    /// Returns the next batches, until they have `rows_min` rows or all rows were returned, and whether more rows may
+    /// follow.
     fn next(&self, py: Python<'_>, rows_min: Option<usize>) -> PyResult<(NativeBatches, bool)> {
         let stream = self.take(py)?;
         let (batches, rest) = runtime::wait(py, next_batches(stream, rows_min))?;
@@ -118,7 +119,7 @@ impl NativeRows {
         Ok((NativeBatches { schema: self.schema.clone(), batches }, has_more))
     }
 
-    /// Returns the rows as a stream of batches without views.
+    /// Returns the remaining rows as a stream of batches without string views, which some consumers cannot read.
     fn with_offsets(&self, py: Python<'_>) -> PyResult<NativeRows> {
         let schema = texts::schema_with_offsets(&self.schema);
         let to = schema.clone();
@@ -159,12 +160,12 @@ impl NativeBatches {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Returns the bytes of memory that the rows take.
+    /// Returns the bytes of memory of the rows.
     fn nbytes(&self) -> u64 {
         cast::u64_from(self.batches.iter().map(RecordBatch::get_array_memory_size).sum())
     }
 
-    /// Returns these rows without views, converted by several threads.
+    /// Returns the same rows without string views, converted by several threads.
     fn with_offsets(&self, py: Python<'_>) -> PyResult<NativeBatches> {
         let schema = texts::schema_with_offsets(&self.schema);
         if schema == self.schema {
@@ -185,7 +186,7 @@ impl NativeBatches {
         Ok(NativeBatches { schema, batches })
     }
 
-    /// Returns rows from `start` on, `count` or up to the end, as tuples.
+    /// Returns `count` rows (or all remaining rows) from index `start` on, as tuples.
     #[pyo3(signature = (start=0, count=None))]
     fn rows<'py>(
         &self,
@@ -223,7 +224,7 @@ impl NativeBatches {
     }
 }
 
-/// Takes batches until there are `rows_min` rows, or all. Returns the stream as well, if it has not ended.
+/// Takes batches until they have `rows_min` rows or the stream ends. Also returns the stream, if it has not ended.
 async fn next_batches(
     mut stream: BatchStream,
     rows_min: Option<usize>,

@@ -1,8 +1,9 @@
-//! The threads that work for the module, and the wait of a Python thread for them: without the interpreter's lock,
-//! reacting to signals, and not beyond the exit of the interpreter.
+//! The threads that work for the module, and the functions by which a Python thread waits for them: without the
+//! interpreter lock (GIL), reacting to signals, and not beyond the exit of the interpreter.
 //!
-//! Invariant: when [`leave`] has returned, no Python thread that waited here still needs the interpreter. CPython
-//! terminates threads that request its lock while it exits, in the middle of Rust code, which aborts the process.
+//! Invariant: when [`leave`] has returned, no Python thread that waited here still needs the interpreter. During its
+//! exit CPython terminates threads that request the interpreter lock, in the middle of Rust code, which would abort the
+//! process.
 
 use crate::errors;
 use farpool::{Error, ErrorKind, Interrupt};
@@ -18,27 +19,29 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-/// Interval at which a waiting thread checks for signals: short enough for a user who presses Ctrl-C.
+/// Interval at which a waiting thread checks for signals. Reason: short enough for a user who presses Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Maximal time for which a request runs on the calling thread. If it were longer, signals would be delayed.
+/// Maximum time for which a request runs on the calling thread. Reason: it does not react to signals.
 const SMALL: Duration = Duration::from_millis(2);
 
-/// Time for a cancelled request to notify the node, which would otherwise notice that the connection is closed.
+/// Time in which a cancelled request can notify the node. Without it, the node notices only that the connection is
+/// closed.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Time for which the exit of the interpreter waits for waiting threads.
+/// Maximum time for which the exit of the interpreter waits for threads that wait in this module.
 const EXIT: Duration = Duration::from_secs(2);
 
-/// The runtime of a process. It is never dropped: in a fork, that would wait for threads that do not exist.
+/// The runtime, with the id of the process that created it. It is never dropped, because in a forked process dropping
+/// would wait for threads that do not exist.
 static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
 
 static IS_LEAVING: AtomicBool = AtomicBool::new(false);
 
-/// Number of threads between releasing the interpreter's lock and acquiring it again.
+/// Number of threads that have released the interpreter lock and not yet acquired it again.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the runtime of this process, which starts with the first request.
+/// Returns the runtime of this process, and starts it at the first request.
 ///
 /// # Errors
 /// Fails if the system does not provide threads.
@@ -57,7 +60,7 @@ pub fn handle() -> farpool::Result<Handle> {
     Ok(started.handle().clone())
 }
 
-/// Enters the runtime, if there is one, so that values can be dropped within it.
+/// Enters the runtime, so that values can be dropped in it; `None` if it was not started.
 pub fn entered() -> Option<Entered> {
     let runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, runtime) = (*runtime).filter(|(process, _)| *process == std::process::id())?;
@@ -67,11 +70,11 @@ pub fn entered() -> Option<Entered> {
 /// A guard that keeps the thread within the runtime.
 pub type Entered = EnterGuard<'static>;
 
-/// Runs `work` on the runtime and waits for it.
+/// Runs `work` on the runtime and blocks until it is complete.
 ///
 /// # Errors
-/// The error of `work`, the exception of a signal handler (`KeyboardInterrupt`), which cancels `work`, or an error if
-/// the interpreter exits.
+/// The error of `work`; the exception of a signal handler (`KeyboardInterrupt`), which cancels `work`; an error if the
+/// interpreter exits.
 pub fn wait<T: Send + 'static>(
     py: Python<'_>,
     work: impl Future<Output = farpool::Result<T>> + Send + 'static,
@@ -79,10 +82,10 @@ pub fn wait<T: Send + 'static>(
     wait_telling(py, work, |_| Ok(()))
 }
 
-/// Runs `work` as [`wait`] does, and calls `tell` repeatedly meanwhile.
+/// Runs `work` as [`wait`] does, and calls `tell` repeatedly until it is complete.
 ///
 /// # Errors
-/// The errors of [`wait`], and those of `tell`, which cancel `work` as well.
+/// The errors of [`wait`], and those of `tell`, which also cancel `work`.
 pub fn wait_telling<T: Send + 'static>(
     py: Python<'_>,
     work: impl Future<Output = farpool::Result<T>> + Send + 'static,
@@ -127,12 +130,13 @@ async fn within<W: Future>(interrupt: Interrupt, work: W) -> W::Output {
     interrupt.run(work).await
 }
 
-/// The exception of a signal handler that ran while the calling thread did the work itself.
+/// The exception of a signal handler that ran while the calling thread did the work.
 #[derive(Clone, Default)]
 struct Signal(Arc<Mutex<Option<PyErr>>>);
 
 impl Signal {
-    /// Returns an interrupt by which work on this thread checks for signals: planning is one long computation.
+    /// Returns an interrupt with which work on this thread checks for signals, because planning is one long
+    /// computation.
     fn interrupt(&self) -> Interrupt {
         let (signal, caller) = (self.clone(), thread::current().id());
         Interrupt::probing(move || thread::current().id() == caller && signal.has_come())
@@ -169,7 +173,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Starts `work` on the calling thread. Small statements end there, which saves waking up other threads.
+/// Starts `work` on the calling thread. Small statements are complete then, which saves waking up other threads.
 ///
 /// # Errors
 /// A panic of `work`, which is reported as an error, like that of a task.
@@ -192,7 +196,7 @@ fn begun<W: Future>(handle: &Handle, work: W) -> thread::Result<Begun<W::Output,
     }
 }
 
-/// Runs `work`, which takes a while, on the calling thread.
+/// Runs `work`, which takes a while, on the calling thread, without the interpreter lock.
 pub fn without_lock<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     WAITING.fetch_add(1, Ordering::SeqCst);
     let done = py.detach(work);
@@ -200,7 +204,7 @@ pub fn without_lock<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) ->
     done
 }
 
-/// Runs `work`, which blocks or takes a while, on a blocking thread.
+/// Runs `work`, which blocks or takes a while, on a blocking thread of the runtime.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> farpool::Result<T> + Send + 'static,
 ) -> farpool::Result<T> {

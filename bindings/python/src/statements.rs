@@ -10,7 +10,7 @@ pub fn table_in_sql(py: Python<'_>, name: &str) -> PyResult<String> {
     Ok(errors::checked(py, TableName::parse(name))?.to_sql())
 }
 
-/// Splits text into statements, each with the line on which it begins.
+/// Splits text into statements, each with the line on which it begins, for errors.
 #[pyfunction]
 pub fn split(py: Python<'_>, text: &str) -> PyResult<Vec<(String, u64)>> {
     let statements = errors::checked(py, farpool::split_statements(text))?;

@@ -1,4 +1,4 @@
-//! Converts texts and bytes from views to arrays with offsets, since pyarrow neither compares nor filters views.
+//! Conversion of string and binary views to arrays with offsets, because pyarrow neither compares nor filters views.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, ByteView, GenericByteArray, GenericByteViewArray, RecordBatch,
@@ -13,13 +13,13 @@ use arrow::error::ArrowError;
 use farpool::{Error, Result};
 use std::sync::Arc;
 
-/// Maximal bytes that the offsets of an array can address.
+/// Maximum bytes that the 32-bit offsets of an array can address.
 const BYTES_MAX: usize = 0x7FFF_FFFF;
 
-/// Maximal bytes of a value that is stored within its view.
+/// Maximum bytes of a value that is stored in its view and not in a buffer.
 const INLINE_BYTES_MAX: usize = 12;
 
-/// Returns the schema without views, including those within lists and structs.
+/// Returns the schema in which view types, also those in lists and structs, are replaced by types with offsets.
 pub fn schema_with_offsets(schema: &Schema) -> SchemaRef {
     let fields: Vec<FieldRef> = schema.fields().iter().map(field_with_offsets).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -39,11 +39,11 @@ fn field_with_offsets(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
-/// Returns the rows of a batch in the types of `schema`, which is its schema without views: as one batch, or as several
-/// if their texts exceed the range of offsets.
+/// Returns the rows of a batch with the types of `schema`, which is the batch's schema without views. Returns several
+/// batches if the strings exceed the range of 32-bit offsets.
 ///
 /// # Errors
-/// Fails if the texts of one row, or those within lists, take more than 2 GiB.
+/// Fails if the strings of one row, or those in lists, take more than 2 GiB.
 pub fn with_offsets(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
     if batch.columns().iter().any(|column| text_bytes(column) > BYTES_MAX) {
         let half = batch.num_rows() / 2;
@@ -73,8 +73,8 @@ fn column_with_offsets(column: &ArrayRef, data_type: &DataType) -> Result<ArrayR
     in_place.unwrap_or_else(|| cast_with_options(column, data_type, &options))
 }
 
-/// Returns the values as offsets into their existing buffer, if they are contiguous in it, as they are after decoding.
-/// Short values are stored within their views, but may be in the buffer as well.
+/// Returns the values as offsets into their existing buffer; `None` if they are not contiguous in it. They are after
+/// decoding. Short values are stored in their views, but may also be in the buffer.
 fn in_place<V: ByteViewType, T: ByteArrayType<Offset = i32>>(
     array: &GenericByteViewArray<V>,
 ) -> Option<Result<ArrayRef, ArrowError>> {
@@ -106,8 +106,8 @@ fn in_place<V: ByteViewType, T: ByteArrayType<Offset = i32>>(
     Some(made.map(|array| Arc::new(array) as ArrayRef))
 }
 
-/// Returns the bytes of the longest array of texts in this one. Arrays within lists count completely, since they are
-/// converted completely even if the lists are a slice of others.
+/// Returns the bytes of the largest string array in `array`, which may be nested. Arrays in lists count completely,
+/// even if the lists are a slice, because they are converted completely.
 fn text_bytes(array: &dyn Array) -> usize {
     match array.data_type() {
         DataType::Utf8View => array.as_string_view().total_bytes_len(),

@@ -1,4 +1,4 @@
-//! Converts values of Arrow arrays to Python objects, for `fetchall` and similar methods.
+//! Conversion of values of Arrow arrays to Python objects, for `fetchall` and similar methods.
 //!
 //! Invariant: NULL is `None`, and nothing else is. A value that Python has no type for, such as a date before the year
 //! 1, is an error and not another value.
@@ -128,7 +128,7 @@ fn values<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     }
 }
 
-/// Applies `value` to the rows that are not NULL.
+/// Applies `value` to the rows that are not NULL; the others become `None`.
 fn each<'py>(
     py: Python<'py>,
     array: &dyn Array,
@@ -195,7 +195,7 @@ where
     })
 }
 
-/// Converts instants with their zone, which is given by name or offset.
+/// Converts timestamps with a time zone, which is a name or an offset.
 fn instants<'py>(py: Python<'py>, array: &dyn Array, zone: &str) -> PyResult<Values<'py>> {
     let utc = PyTzInfo::utc(py)?;
     let zone = match zone {
@@ -235,7 +235,7 @@ fn delta(py: Python<'_>, days: i32, microseconds: i64) -> PyResult<Bound<'_, PyA
     Ok(PyDelta::new(py, days + more_days, seconds, rest, true)?.into_any())
 }
 
-/// Converts intervals without months to time differences; others, which Python has no type for, to texts.
+/// Converts intervals without months to `timedelta` objects, and others, for which Python has no type, to strings.
 fn intervals<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     use arrow::datatypes::IntervalUnit;
     if !matches!(array.data_type(), DataType::Interval(IntervalUnit::MonthDayNano)) {
@@ -268,7 +268,7 @@ fn structs<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     })
 }
 
-/// Converts values to the texts that Arrow displays.
+/// Converts values to strings, as Arrow displays them.
 fn shown<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Values<'py>> {
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(array, &options).map_err(|error| failed(py, &error))?;

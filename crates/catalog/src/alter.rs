@@ -13,12 +13,12 @@ fn list_bytes(row_groups: usize, columns: usize) -> usize {
 }
 
 impl Catalog {
-    /// Applies all of the changes to a table, or none; its rows stay as they are. Appends under way are
-    /// placed behind the changes, and fail if their rows no longer fit the table.
+    /// Applies all `changes` to a table's columns and name, or none; its rows stay as they are. Appends in progress go
+    /// after the changes, and fail if their rows no longer fit the table.
     ///
     /// # Errors
-    /// `NotFound`; `Exists` when a table or view has the new name, or a load is about to create one; those of
-    /// [`alter()`]; `OverLimit` when memory is short.
+    /// `NotFound`; `Exists` if a table or view has the new name, or a load is about to create one; those of
+    /// [`alter()`]; `OverLimit` if memory is short.
     pub fn alter_table(
         self: &Arc<Self>,
         tenant: &TenantName,

@@ -1,16 +1,16 @@
-//! Group commit of the appends to one table (as in DeWitt et al., *Implementation Techniques for Main Memory
-//! Database Systems*, SIGMOD 1984): appends wait in a queue, and the first of them makes one version of all
-//! that wait. Appends that come while a version is being made become the next one together. An append never
-//! waits for others to come.
+//! Group commit of the appends to one table (as in DeWitt et al., *Implementation Techniques for Main Memory Database
+//! Systems*, SIGMOD 1984). Appends are queued, and the first of them (the leader) creates one version with the rows of
+//! all that are queued. Appends that arrive in the meantime form the next version together. An append never waits for
+//! others to arrive.
 //!
-//! Rows of small appends are encoded only when their version is made, and then as one row group. An append reports its
-//! version only when its rows are visible, that is, durable where the catalog has a log. An append that does not fit
-//! the table fails alone; where there is no memory for all, each is tried alone.
+//! Rows of small appends are encoded only when their version is created, and then as one row group. An append reports
+//! its version only when its rows are visible, which means durable in a catalog with a log. An append that does not fit
+//! the table fails alone; if there is not enough memory for all, each is tried alone.
 //!
-//! Other changes of the table can block the queue meanwhile ([`AppendQueue::hold`]).
+//! Other changes of the table can block the queue ([`AppendQueue::hold`]).
 //!
-//! Invariants: the rows of an append stay together and in their order; a queue has one leader at a time, and a
-//! leader that panics fails the appends that it had taken.
+//! Invariants: the rows of an append stay together and in their order; a queue has one leader at a time, and a leader
+//! that panics fails the appends that it had taken.
 
 use super::changes::{Change, ChangeKind, Splice};
 use super::durable::fits_key;
@@ -26,11 +26,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The queue of appends that wait for the next version of one table.
+/// The queue of appends to one table.
 #[derive(Debug, Default)]
 pub(super) struct AppendQueue {
     state: Mutex<AppendQueueState>,
-    /// Signals waiting threads that an append may have its outcome, or that a version can be made.
+    /// Notified when an append may have its outcome, or when a version can be created.
     changed: Condvar,
 }
 
@@ -38,20 +38,20 @@ pub(super) struct AppendQueue {
 struct AppendQueueState {
     waiting: VecDeque<Arc<QueuedAppend>>,
     has_leader: bool,
-    /// Number of other changes that wait for the leader to finish; they go before the next appends.
+    /// Number of other changes that wait for the leader to finish. They take precedence over the next appends.
     holding: usize,
 }
 
 /// An append in the queue.
 struct QueuedAppend {
     rows: Rows,
-    /// Memory that the rows take outside the pool.
+    /// Reservation of the working memory that the rows take.
     _outside: Option<Reservation>,
-    /// The outcome, until [`Append::try_commit`] returns it.
+    /// The outcome; taken by [`Append::try_commit`].
     outcome: Mutex<Option<Result<TableInfo>>>,
-    /// Whether the outcome was set; stays true after the outcome was returned.
+    /// Whether the outcome was set. Stays true after the outcome was taken.
     is_settled: AtomicBool,
-    /// The number of the version's record in the log, once the version is made.
+    /// Sequence number of the version's record in the log; empty until the version is created.
     recorded: OnceLock<u64>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -59,16 +59,16 @@ struct QueuedAppend {
 /// The rows of an append.
 pub(super) struct Rows {
     pub schema: SchemaRef,
-    /// Row groups that are already encoded, in case the append is not small.
+    /// Encoded row groups; empty for a small append.
     pub groups: Vec<Arc<RowGroup>>,
-    /// Rows of a small append, not encoded yet; then `groups` is empty.
+    /// The unencoded rows of a small append; `None` for other appends.
     pub small: Option<PlainGroup>,
-    /// The id of the load.
+    /// The id of the load; `None` if the client gave none.
     pub load: Option<LoadId>,
 }
 
-/// An append whose rows are complete; they become visible with the next version. If this is dropped earlier,
-/// the rows may or may not become visible.
+/// An append whose rows are complete and are in the queue, to become visible with the table's next version. If this is
+/// dropped before the outcome is known, the rows may or may not become visible.
 #[derive(Debug)]
 pub struct Append {
     catalog: Arc<Catalog>,
@@ -79,11 +79,11 @@ pub struct Append {
 }
 
 impl Append {
-    /// Adds rows to the queue of the table `name`. `wake` is called when [`Append::try_commit`] may return an
-    /// outcome or has work to do.
+    /// Adds rows to the queue of the table `name`. `wake` is called when [`Append::try_commit`] may return an outcome
+    /// or has work to do.
     ///
     /// # Errors
-    /// `NotFound` when the table was dropped.
+    /// `NotFound` if the table was dropped.
     pub(super) fn stand_in_line(
         catalog: Arc<Catalog>,
         tenant: TenantName,
@@ -105,13 +105,13 @@ impl Append {
         Ok(Append { catalog, tenant, name, queue, entry })
     }
 
-    /// Returns whether [`Append::try_commit`] would make a version or return the outcome.
+    /// Returns whether [`Append::try_commit`] would do something: create a version, or return the outcome.
     pub fn has_step(&self) -> bool {
         let may_lead = self.entry.recorded.get().is_none() && !self.queue.state.lock().is_busy();
         may_lead || self.entry.outcome.lock().is_some()
     }
 
-    /// Withdraws the append if no version with its rows has been begun; returns whether it was withdrawn.
+    /// Removes the append from the queue, unless a leader has taken it. Returns whether it was removed.
     pub fn leave(&self) -> bool {
         let mut state = self.queue.state.lock();
         let count = state.waiting.len();
@@ -125,17 +125,17 @@ impl Append {
         has_left
     }
 
-    /// Returns whether the append still waits in the queue, that is, no version with its rows has been begun.
+    /// Returns whether the append is still in the queue, which means that no leader has taken it.
     pub fn is_waiting(&self) -> bool {
         self.queue.state.lock().waiting.iter().any(|entry| Arc::ptr_eq(entry, &self.entry))
     }
 
-    /// Makes a version of the appends that wait, unless another thread is making one. Returns the outcome of
-    /// this append, once; `None` while another thread leads.
+    /// Creates a version with the rows of all queued appends, unless another thread is creating one. Returns the
+    /// outcome of this append, only once; `None` if there is none yet. Does not wait for the disk.
     ///
     /// # Errors
-    /// `NotFound` or `Invalid` when the table was dropped or got other columns meanwhile; `OverLimit` when
-    /// memory is short. None of the append's rows is visible then.
+    /// `NotFound` or `Invalid` if the table was dropped or got other columns in the meantime; `OverLimit` if memory is
+    /// short. None of the append's rows is visible then.
     pub fn try_commit(&self) -> Option<Result<TableInfo>> {
         let taken = {
             let mut state = self.queue.state.lock();
@@ -151,7 +151,7 @@ impl Append {
         self.entry.outcome.lock().take()
     }
 
-    /// Commits, and blocks the thread until the appends before this one have committed.
+    /// Commits the append, and blocks until the appends before this one have committed and its own rows are visible.
     ///
     /// # Errors
     /// As [`Append::try_commit`].
@@ -190,9 +190,8 @@ impl Append {
         }
     }
 
-    /// Appends the rows of `entries` to the newest version, and tries again when another change has swapped
-    /// the table first. Sets the outcome of entries that do not fit the table and, unless an error is
-    /// returned, of all others.
+    /// Appends the rows of `entries` to the newest version, and tries again if another change has swapped the table
+    /// first. Sets the outcome of entries that do not fit the table and, unless an error is returned, of all others.
     fn publish(&self, entries: &[Arc<QueuedAppend>]) -> Result<()> {
         let mut fitting: Vec<_> = entries.iter().filter(|entry| !entry.is_settled()).cloned().collect();
         loop {
@@ -215,7 +214,7 @@ impl Append {
         }
     }
 
-    /// Sets the outcome of `entries`, which have made a version together: when it is durable.
+    /// Sets the outcome of `entries`, which are in one version, when the version is durable.
     fn settle(&self, made: Commit<TableInfo>, entries: Vec<Arc<QueuedAppend>>) {
         if let Some(number) = made.number() {
             for entry in &entries {
@@ -237,7 +236,8 @@ impl Append {
         });
     }
 
-    /// Publishes the rows behind `current`; returns `None` if the table was swapped since `current` was read.
+    /// Publishes a version with the rows appended to `current`. Returns `None` if the table was swapped since `current`
+    /// was read.
     fn publish_behind(
         &self,
         current: &Current,
@@ -275,8 +275,8 @@ fn encode_small(encoder: &Encoder, small: &mut Vec<&PlainGroup>) -> Result<Optio
 }
 
 impl AppendQueue {
-    /// Waits for the current leader to finish, then blocks appends until the guard is dropped: a change that
-    /// takes longer than an append would otherwise find a newer version each time.
+    /// Blocks until the current leader has finished, and then blocks appends until the guard is dropped. Without it, a
+    /// change that takes longer than an append would find a newer version each time.
     pub fn hold(&self) -> AppendLeader<'_> {
         let mut state = self.state.lock();
         state.holding += 1;
@@ -288,7 +288,7 @@ impl AppendQueue {
         AppendLeader { queue: self, taken: &[] }
     }
 
-    /// Wakes the first append in the queue to lead, if there is no leader.
+    /// Notifies the first append in the queue that it can become the leader, if there is no leader.
     fn call_next(&self) {
         let next = {
             let state = self.state.lock();
@@ -302,13 +302,13 @@ impl AppendQueue {
 }
 
 impl AppendQueueState {
-    /// Returns whether appends must wait: there is a leader, or another change waits to become it.
+    /// Returns whether appends must wait, because there is a leader or another change waits to become it.
     fn is_busy(&self) -> bool {
         self.has_leader || self.holding > 0
     }
 
-    /// Takes the appends that become one version, oldest first: at least one, if any waits, and no more small
-    /// ones than can be encoded in about a millisecond. The caller becomes the leader.
+    /// Takes the appends that become one version, oldest first: at least one if there is one, and no more small ones
+    /// than can be encoded in about a millisecond. The caller becomes the leader.
     fn take(&mut self) -> Vec<Arc<QueuedAppend>> {
         self.has_leader = true;
         let (mut rows, mut bytes, mut count) = (0, 0, 0);
@@ -325,8 +325,8 @@ impl AppendQueueState {
     }
 }
 
-/// The leadership of a queue, given up on drop: its holder makes a version of the appends in `taken`, or
-/// another change of the table.
+/// Leadership of a queue, which ends on drop. The holder publishes the appends in `taken`, or another change of the
+/// table.
 pub(super) struct AppendLeader<'a> {
     queue: &'a AppendQueue,
     taken: &'a [Arc<QueuedAppend>],

@@ -1,12 +1,13 @@
-//! The one way in: every change of the catalog is planned and made here, whether a caller asks for it or a record of
-//! another node brings it (`durable/received.rs`).
+//! Planning and applying changes. Every change of the catalog goes through this file, whether a client requests it or a
+//! record of another node has it (`durable/received.rs`).
 //!
-//! A change is *planned* against the newest state of its table: the next version is built, and memory reserved, without
-//! any lock. It is *made* under the lock of the names: its record is appended to the log, if there is one, and its
-//! effect applied. If the table was swapped in between, the change is not made, and the caller plans again.
+//! A change is first *planned* against the newest state of its table: the next version is built and memory is reserved,
+//! without holding a lock. It is then *made* under the lock of the names: its record is appended to the log, if there
+//! is one, and its effect is applied. If the table was swapped in between, the change is not made, and the caller plans
+//! again.
 //!
-//! Example: two appends to version 3 are planned at once. The first is made as version 4; the second finds that 3 is no
-//! longer the newest version, and is planned again with the rows of 4 in front.
+//! Example: two appends to version 3 are planned at the same time. The first is made as version 4; the second finds
+//! that version 3 is no longer the newest, and is planned again after the rows of version 4.
 
 use super::changes::{self, Change, ChangeKind, NewTable, Splice, TableSize};
 use super::durable::Prepared;
@@ -22,58 +23,58 @@ use farpool_model::{Error, Result, TableInfo, TableName, TenantName, Version, li
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A change that is ready to be made.
+/// A change that was planned and can be made.
 pub(super) struct Planned {
     change: Change,
     effect: PlannedEffect,
 }
 
-/// Effect of a change that has no version yet.
+/// Effect of a planned change, which has no version number yet.
 enum PlannedEffect {
     Table(Box<NextTable>),
-    /// Effect of a change that makes no version.
+    /// Effect of a change that creates no table version.
     Names(Effect),
 }
 
-/// The next state of a table, but for its version.
+/// The next state of a table, without its version number.
 struct NextTable {
     name: TableName,
     renamed_from: Option<TableName>,
-    /// The state that it was planned from; `None` if the table is new.
+    /// The state from which this one was planned; `None` if the table is new.
     before: Option<Current>,
     table: Arc<Table>,
     key: Option<Arc<TableKey>>,
     is_pinned: bool,
     settled: usize,
     rows_settled: u64,
-    /// Profiles the newly settled row groups, or all settled ones where earlier ones have changed.
+    /// Tap for the newly settled row groups, or for all settled ones if earlier rows have changed.
     tapped: Option<Tapped>,
     merges: Arc<Merges>,
     continuity: Continuity,
-    /// Position of the first row group that `before` may not have.
+    /// Index of the first row group that `before` may not have.
     first_new: usize,
 }
 
 /// The part of a table that a state has in common with the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Continuity {
-    /// The rows, in other row groups.
+    /// The same rows, in other row groups.
     Rows,
-    /// The rows in front: others were appended.
+    /// The first rows; other rows were appended.
     Front,
     /// Nothing that readers may rely on.
     Nothing,
 }
 
-/// The table that a change has made, if it is one of a table.
+/// Name and state of the table that a change has changed; `None` if it changed no table.
 pub(super) type MadeTable = Option<(TableName, Current)>;
 
 impl Catalog {
-    /// Plans a change of the table whose newest state is `before`; `None` for changes that begin with no table.
-    /// `tapped` profiles a new table.
+    /// Plans a change of the table whose newest state is `before`; `None` for a change that starts from no table.
+    /// `tapped` is the tap of a new table.
     ///
     /// # Errors
-    /// `Corrupt` if a splice does not begin and end where row groups do; `OverLimit` when memory is short.
+    /// `Corrupt` if a splice does not begin and end at row group boundaries; `OverLimit` if memory is short.
     pub(super) fn plan(
         self: &Arc<Self>,
         mut change: Change,
@@ -135,8 +136,9 @@ impl Catalog {
         Ok(Planned { change, effect })
     }
 
-    /// Makes a planned change, and records it. `check` decides under the lock of the names whether it may still be
-    /// made. Returns `None` if it may not, or if the table was swapped since the change was planned.
+    /// Makes a planned change, and appends its record to the log. `check`, called under the lock of the names, decides
+    /// whether the change may still be made. Returns `None` if it may not, or if the table was swapped since the change
+    /// was planned.
     pub(super) fn make(
         self: &Arc<Self>,
         planned: Planned,
@@ -153,7 +155,7 @@ impl Catalog {
         self.make_recorded(&planned, record, None, check)
     }
 
-    /// Makes a change that begins with no table, if `check` lets it be made.
+    /// Makes a change that starts from no table, if `check` accepts it.
     pub(super) fn make_named(
         self: &Arc<Self>,
         change: Change,
@@ -163,7 +165,7 @@ impl Catalog {
         Ok(self.make(planned, check)?.ok_or_else(unmade)?.map(|_| ()))
     }
 
-    /// Makes a planned change with its record, as version `version` if that is given, or else as the next one.
+    /// Makes a planned change with its record: as `version` if that is given, otherwise as the next version.
     pub(super) fn make_recorded(
         self: &Arc<Self>,
         planned: &Planned,
@@ -206,8 +208,9 @@ impl Catalog {
         }
     }
 
-    /// Appends a record under the lock of the names, with the version that its change makes, and returns its number, if
-    /// there is a log. `None` where the caller must give the lock back, [`Catalog::mend`] the record, and begin again.
+    /// Appends the record of a change under the lock of the names, with the version that the change creates. Returns
+    /// the sequence number of the record, inside a second `Option` that is `None` without a log. Returns `None` if the
+    /// caller must release the lock, call [`Catalog::mend`], and start again.
     fn append(&self, record: &mut Option<Prepared>, version: Version) -> Result<Option<Option<u64>>> {
         match (self.durable.get(), record) {
             (Some(durable), Some(record)) => Ok(durable.append(record, version)?.map(Some)),
@@ -215,7 +218,8 @@ impl Catalog {
         }
     }
 
-    /// Makes room for a record that could not be appended, and prepares it again where it is outdated.
+    /// Makes room in the log for a record that could not be appended, and prepares the record again if it is outdated.
+    /// May block.
     fn mend(&self, record: &mut Option<Prepared>) -> Result<()> {
         match (self.durable.get(), record) {
             (Some(durable), Some(record)) => durable.mend(record),
@@ -223,7 +227,7 @@ impl Catalog {
         }
     }
 
-    /// Checks quotas of the disk, and pins the values of a pinned table.
+    /// Checks the tenant's disk quota, and pins the values of a pinned table.
     fn check_limits(&self, state: &CatalogState, planned: &Planned) -> Result<()> {
         let PlannedEffect::Table(next) = &planned.effect else { return Ok(()) };
         let (tenant, table) = (&planned.change.tenant, &next.table);
@@ -264,7 +268,7 @@ impl Catalog {
         }))
     }
 
-    /// Plans `table`, which has the rows of `before`, and possibly more behind them.
+    /// Plans the state `table`, which has the rows of `before` and possibly more after them.
     fn plan_next(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -296,8 +300,8 @@ impl Catalog {
         }))
     }
 
-    /// Plans `table`, whose rows or columns differ from those of `before`, under the second of the names. The first
-    /// `settled` of its row groups are not merged.
+    /// Plans the state `table`, whose rows or columns differ from those of `before`, with its new name. The first
+    /// `settled` row groups are not merged.
     fn plan_other(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -328,7 +332,7 @@ impl Catalog {
         }))
     }
 
-    /// Returns `base` with its rows spliced.
+    /// Returns the table `base` with the row groups of `splices` in place of the ranges of rows that they replace.
     fn spliced(&self, tenant: &TenantName, base: &Table, splices: &[Splice<Arc<RowGroup>>]) -> Result<Table> {
         let (groups, pool) = (&base.row_groups, self.pool.clone());
         let rows_of = groups.iter().map(|group| u64_from(group.rows));
@@ -350,8 +354,8 @@ impl Catalog {
         builder.finish()
     }
 
-    /// Returns the table of `before` with the row groups of a range of rows merged: replaced by `merged`, if that is
-    /// given.
+    /// Returns the table of `before` in which the row groups of a range of rows are merged: replaced by `merged` if
+    /// that is given, otherwise merged here.
     fn merged(
         &self,
         tenant: &TenantName,
@@ -375,7 +379,7 @@ impl Catalog {
         self.holding(tenant, table)
     }
 
-    /// Returns how many row groups of `table`, the successor of `current`, are settled, and a tap that has been given
+    /// Returns the number of settled row groups (no longer merged) of `table`, which follows `current`, and a tap for
     /// the newly settled ones.
     fn settle(&self, tenant: &TenantName, current: &Current, table: &Table) -> (usize, Option<Tapped>) {
         let settled = merge::settled(table, current.settled);
@@ -386,7 +390,7 @@ impl Catalog {
         (settled, tapped)
     }
 
-    /// Returns a tap that has been given these row groups of a table.
+    /// Returns a tap that has got these row groups of a table.
     fn tapped_from(
         &self,
         tenant: &TenantName,
@@ -402,7 +406,7 @@ impl Catalog {
 }
 
 impl Commit<MadeTable> {
-    /// Has small row groups of the table merged, and describes it.
+    /// Submits a merge if the table has small row groups to merge, and describes the table.
     pub(super) fn announced(self) -> Result<Commit<TableInfo>> {
         let (made, commit) = self.split();
         let (name, current) = made.ok_or_else(|| Error::internal("a change of a table made none"))?;
@@ -416,7 +420,7 @@ fn rows_of(table: &Table, groups: std::ops::Range<usize>) -> u64 {
 }
 
 impl Planned {
-    /// Returns the key of the table, if it has one.
+    /// Returns the encryption key of the table in segments; `None` if it has none.
     fn key(&self) -> Option<&Arc<TableKey>> {
         match &self.effect {
             PlannedEffect::Table(next) => next.key.as_ref(),
@@ -424,7 +428,7 @@ impl Planned {
         }
     }
 
-    /// Returns why the change does not fit the newest names, if it does not.
+    /// Returns the reason why the change does not fit the newest names; `None` if it does.
     fn conflict(&self, newest: &Names) -> Option<&'static str> {
         match &self.effect {
             PlannedEffect::Names(effect) => newest.conflict(effect),
@@ -434,7 +438,7 @@ impl Planned {
         }
     }
 
-    /// Returns whether the table is still as it was when the change was planned.
+    /// Returns whether the table has not changed since the change was planned.
     fn is_current(&self, state: &CatalogState) -> bool {
         let PlannedEffect::Table(next) = &self.effect else { return true };
         let name = next.renamed_from.as_ref().unwrap_or(&next.name);
@@ -443,7 +447,7 @@ impl Planned {
 }
 
 impl PlannedEffect {
-    /// Returns the effect as `version`, on names of which `newest` are the newest, and the table that it makes.
+    /// Returns the effect as version `version`, and the changed table. `newest` are the newest names.
     fn at(&self, change: &Change, newest: &Names, version: Version) -> (Effect, MadeTable) {
         match self {
             PlannedEffect::Names(effect) => (effect.clone(), None),
@@ -464,8 +468,8 @@ impl PlannedEffect {
 }
 
 impl NextTable {
-    /// Returns the state as `version`. `newest` is the state before, to which a tap may have been attached since the
-    /// change was planned.
+    /// Returns the state as version `version`. `newest` is the state before, which may have got a tap since the change
+    /// was planned.
     fn at(&self, newest: Option<&Current>, version: Version) -> Current {
         let newest = newest.filter(|_| self.before.is_some());
         let rows_before = newest.map_or(0, |newest| newest.table.rows);

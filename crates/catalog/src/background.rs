@@ -1,4 +1,4 @@
-//! The interface for background work on tables: the store starts no threads for it, its host runs it.
+//! The interface for background work on tables. The catalog starts no threads; the node that contains it runs the work.
 
 use super::merge::MergeTask;
 use super::tap::{ProfileTask, StepOutcome};
@@ -11,33 +11,34 @@ use std::time::Duration;
 /// Delay before a job that found no memory is retried: workers finish with their row groups within some milliseconds.
 const WAIT: Duration = Duration::from_millis(3);
 
-/// Runs background work on tables. Implemented by the host of the store.
+/// Runs background work on tables, on the threads of the node.
 pub trait Background: fmt::Debug + Send + Sync {
-    /// Queues `chore` to be worked on ([`Chore::step`]) when there is no other work.
+    /// Queues `chore` to be run ([`Chore::step`]) when there is no other work. Does not block.
     fn submit(&self, chore: Chore);
 
-    /// Called whenever rows of a load arrive, so that other background work can pause meanwhile.
+    /// Called whenever rows of a load arrive, so that the implementation can pause other background work.
     fn rows_came(&self);
 
-    /// Runs `job`, which waits for a disk, in turn with others, on a thread that no request waits for otherwise. The
-    /// default runs it at once, which is only right without a data directory: the thread that writes the log calls this,
-    /// and the job may wait for that thread.
+    /// Runs `job`, which blocks on the disk, one after the other with other such jobs, on a thread that no request
+    /// depends on. The default runs it at once, which is correct only without a data directory: the thread that writes
+    /// the log calls this, and the job may wait for that thread.
     fn write(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
 
-    /// Runs `job`, which reads from a disk, beside others. Without threads for that it is run at once.
+    /// Runs `job`, which reads from the disk, in parallel with others. The default runs it at once.
     fn read(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
 
-    /// Runs `job` as [`Background::read`] does, after a delay in which memory may be freed: for a job that found none.
+    /// Runs `job` as [`Background::read`] does, after a delay in which memory may be freed. For a job that found too
+    /// little memory.
     fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
         self.read(after_a_moment(job));
     }
 }
 
-/// Returns a job that runs `job` after a short wait on its thread.
+/// Returns a job that waits a few milliseconds and then runs `job`.
 pub fn after_a_moment(job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
     Box::new(move || {
         let (moment, passed) = (Mutex::new(()), Condvar::new());
@@ -56,8 +57,8 @@ pub enum Chore {
 }
 
 impl Chore {
-    /// Returns the key that identifies a chore and orders those of one tenant: merges first, since they make room and
-    /// profiles read their results, then profiles in the order in which their loads began.
+    /// Returns the priority of a chore among those of one tenant, which also identifies it. Merges are first, because
+    /// they free memory and profiles read their results; profiles follow in the order in which their loads began.
     pub fn order(&self) -> (bool, u64) {
         match self {
             Chore::Merge(merging) => (false, merging.number()),
@@ -73,7 +74,7 @@ impl Chore {
         }
     }
 
-    /// Works until `go_on` returns false, and on one column at least.
+    /// Works until `go_on` returns false, but at least on one column.
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> StepOutcome {
         match self {
             Chore::Merge(merging) => merging.step(go_on),
@@ -81,8 +82,8 @@ impl Chore {
         }
     }
 
-    /// Marks the chore as no longer queued. The caller found nothing to do; it is submitted again when there
-    /// is.
+    /// Marks the chore as no longer queued, because the caller found nothing to do. It is submitted again when there is
+    /// work.
     pub fn leave(&self) {
         match self {
             Chore::Merge(merging) => merging.leave(),

@@ -9,14 +9,14 @@ use farpool_model::{Error, LoadMode, LoadOptions, Result, TableName, TenantName}
 use std::sync::Arc;
 
 impl Catalog {
-    /// Begins to load rows of `schema` into the table `name`. Nothing is visible before [`Load::commit`].
-    /// `rows_hint`, the number of rows to come if known, lets a table that will not fit be refused early.
+    /// Begins to load rows of `schema` into the table `name`. Nothing is visible before [`Load::commit`]. `rows_hint`
+    /// is the number of rows to come, if known, with which a table that will not fit is refused early.
     ///
     /// # Errors
-    /// `Exists` when the table to be created exists, another load is about to create it, or a view has the
-    /// name; `NotFound` when the table to append to or the version to replace does not exist, and `Stale` if
-    /// the table is at another version; `Invalid` when a column's type is not supported, or for an append to
-    /// a table with other columns; `OverLimit` when the tenant has too many tables.
+    /// `Exists` if the table to be created exists, another load is about to create it, or a view has the name;
+    /// `NotFound` if the table to append to or the version to replace does not exist, and `Stale` if the table is at
+    /// another version; `Invalid` if a column's type is not supported, or for an append to a table with other columns;
+    /// `OverLimit` if the tenant has too many tables.
     pub fn begin_load(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -66,8 +66,8 @@ impl Catalog {
         Ok(load.detached(mode))
     }
 
-    /// Returns the cipher for the rows of a load in memory: an append uses that of its table, and any other load a new
-    /// key.
+    /// Returns the cipher for the rows of a load in memory; `None` if they are not encrypted. An append uses the cipher
+    /// of its table, and any other load a new key.
     fn cipher(
         &self,
         name: &TableName,

@@ -1,9 +1,9 @@
-//! Changes of a catalog as plain data: what a record of the log says, and what the catalog applies (`apply.rs`).
+//! Changes of a catalog as plain data: the content of a log record, and the input of the catalog (`apply.rs`).
 //!
-//! A change says what is different, not how it came about: which row groups take the place of which rows, which columns
-//! a table has from now on, which row groups have become one. It is the same whether a client asks for it, a start
-//! finds its record, or a record comes from another node. What a node does by itself and for itself is no change:
-//! checkpoints, compaction, profiles, caches, and the counts of how often chunks were read.
+//! A change says what is different, not why: which row groups replace which rows, which columns a table has from now
+//! on, which row groups were merged. It has the same form whether a client requests it, recovery reads its record, or a
+//! record comes from another node. What a node does for itself only is not a change: checkpoints, compaction, profiles,
+//! caches, and the counts of how often chunks were read.
 //!
 //! Example: rows 20 to 29 of `t` are deleted, and the table had row groups of rows 0-19 and 20-39. The change is one
 //! splice at row 20 that replaces 20 rows by a row group of the other 10.
@@ -15,13 +15,13 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Form in which a change has row groups and new tables.
+/// The representation of row groups and new tables in a change: in memory, or as ids during recovery.
 pub(crate) trait Form: Debug {
     type Group: Clone + Debug;
     type Table: Clone + Debug;
 }
 
-/// The form of changes of a catalog whose tables are in memory.
+/// The representation with row groups and tables in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct InMemory;
 
@@ -30,13 +30,13 @@ impl Form for InMemory {
     type Table = NewTable;
 }
 
-/// A table that is created, or replaces another one.
+/// A table that is created, or that replaces another one.
 #[derive(Clone, Debug)]
 pub(crate) struct NewTable {
     pub table: Arc<Table>,
-    /// Key of the table in segments; `None` without an encrypted data directory.
+    /// Encryption key of the table in segments; `None` without an encrypted data directory.
     pub key: Option<Arc<TableKey>>,
-    /// Whether the values stay in memory.
+    /// Whether the table is pinned: its values are never evicted from memory.
     pub is_pinned: bool,
 }
 
@@ -44,61 +44,61 @@ pub(crate) struct NewTable {
 #[derive(Clone, Debug)]
 pub(crate) struct Change<F: Form = InMemory> {
     pub tenant: TenantName,
-    /// Ids of the loads that made the change.
+    /// Ids of the loads whose rows the change has.
     pub loads: Vec<LoadId>,
     /// Size of the table after the change.
     pub size: TableSize,
     pub kind: ChangeKind<F>,
 }
 
-/// Size of a table, as the outcome of a load reports it, and its numbers of distinct values.
+/// Size of a table, as the outcome of a load reports it, and the numbers of distinct values of its columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableSize {
     pub rows: u64,
     pub bytes_plain: u64,
     pub bytes_encoded: u64,
-    /// Number of distinct values of each column, where known (an estimate for encrypted tables); may be empty.
+    /// Number of distinct values of each column, if known (an estimate for encrypted tables); may be empty.
     pub distinct: Vec<Option<u64>>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum ChangeKind<F: Form = InMemory> {
-    /// A table is created or replaced.
+    /// Creates or replaces a table.
     Put {
         name: TableName,
         table: F::Table,
     },
-    /// Rows of a table are replaced, removed or appended.
+    /// Replaces, removes or appends rows of a table.
     Rows {
         name: TableName,
-        /// Disjoint, ordered by row.
+        /// The replaced ranges; disjoint, and ordered by row.
         splices: Vec<Splice<F::Group>>,
     },
-    /// Columns of a table change, or its name.
+    /// Changes the columns or the name of a table.
     Columns {
         name: TableName,
         new_name: TableName,
         schema: arrow_schema::SchemaRef,
-        /// For each new column the index of the old one, or `None` for a column of NULLs.
+        /// For each new column the index of the same column before; `None` for a column of NULLs.
         from: Vec<Option<usize>>,
     },
-    /// Adjacent row groups have become one; rows and version stay.
+    /// Merges adjacent row groups into one; rows and version stay the same.
     Merged {
         name: TableName,
         first_row: u64,
         rows: u64,
-        /// The row group; `None` if whoever applies the change has to make it.
+        /// The merged row group; `None` if the node that applies the change has to merge.
         merged: Option<F::Group>,
     },
     Drop(TableName),
     PutView(View),
     DropView(TableName),
     PutSchema(SchemaName),
-    /// A schema is dropped, with all tables and views in it.
+    /// Drops a schema, with all tables and views in it.
     DropSchema(SchemaName),
 }
 
-/// Row groups that replace a range of rows. The range begins and ends where row groups do.
+/// Row groups that replace a range of rows. The range begins and ends at row group boundaries.
 #[derive(Clone, Debug)]
 pub(crate) struct Splice<G> {
     pub first_row: u64,
@@ -111,17 +111,17 @@ impl<F: Form> Change<F> {
         Change { tenant: tenant.clone(), loads: Vec::new(), size: TableSize::default(), kind }
     }
 
-    /// Returns whether the change makes a version of a table.
+    /// Returns whether the change creates a table version.
     pub fn makes_version(&self) -> bool {
         matches!(self.kind, ChangeKind::Put { .. } | ChangeKind::Rows { .. } | ChangeKind::Columns { .. })
     }
 
-    /// Returns whether space is freed once the change is durable, so that it is accepted on a full disk.
+    /// Returns whether the change frees disk space when it is durable, so that it is accepted on a full disk.
     pub fn frees_space(&self) -> bool {
         matches!(self.kind, ChangeKind::Drop(_) | ChangeKind::DropView(_) | ChangeKind::DropSchema(_))
     }
 
-    /// Returns the entries by which the loads that made `version` are remembered.
+    /// Returns the outcomes to remember for the loads that created `version`.
     pub fn loaded(&self, version: Version) -> Vec<(LoadId, LoadedVersion)> {
         let TableSize { rows, bytes_plain, bytes_encoded, .. } = self.size;
         let made = LoadedVersion { version, rows, bytes_plain, bytes_encoded };
@@ -138,11 +138,12 @@ impl TableSize {
     }
 }
 
-/// Returns the range of positions of the row groups that each splice replaces, in a table whose `len` row groups have
-/// `rows_of` rows each, `rows` together. `None` if a splice does not begin and end where row groups do.
+/// Returns for each splice the range of indexes of the row groups that it replaces, in a table whose `len` row groups
+/// have `rows_of` rows each and `rows` in total. Returns `None` if a splice does not begin and end at row group
+/// boundaries.
 ///
-/// Example: of row groups of 10, 20 and 5 rows, a splice of 20 rows at row 10 replaces the range 1..2, and one of none
-/// at row 35 the range 3..3: it appends. A splice at row 15 has no range.
+/// Example: of row groups of 10, 20 and 5 rows, a splice of 20 rows at row 10 replaces the range 1..2; a splice of 0
+/// rows at row 35 replaces the range 3..3, which means that it appends. A splice at row 15 has no range.
 pub(crate) fn replaced_ranges<G>(
     (len, rows): (usize, u64),
     mut rows_of: impl Iterator<Item = u64>,

@@ -1,20 +1,21 @@
-//! Claims: reservations of the names of tables that loads are creating. A second create of the name is refused when it
-//! begins, rather than after all of its rows were sent.
+//! Claims: reservations of the names of tables that loads are creating. A second load that creates the same table is
+//! refused when it begins, and not only after it has sent all its rows.
 //!
-//! A create claims its name from its beginning to its end, whatever its outcome. A claim affects other creates only. A
-//! replacement may replace any table, including one that is being created: it ends the claim, and the create fails at
-//! its next rows. For every other request the table does not exist yet, and errors say why.
+//! A creating load claims the name from its beginning to its end, whatever its outcome. A claim affects other creating
+//! loads only. A replacement may replace any table, including one that is being created: it ends the claim, and the
+//! creating load fails when its next rows arrive. For every other request the table does not exist yet, and errors say
+//! why.
 //!
-//! Invariant: a create publishes only while its claim holds, so that it never replaces another table. Example: load A
-//! claims `t`; a replacement publishes `t`, which ends the claim; a commit of A fails with `Exists` rather than
-//! replaces `t`.
+//! Invariant: a creating load publishes only while its claim holds, so that it never replaces another table. Example:
+//! load A claims `t`; a replacement publishes `t`, which ends the claim; a commit of A fails with `Exists` instead of
+//! replacing `t`.
 
 use super::Catalog;
 use super::state::{CatalogState, Expected};
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName};
 use std::sync::Arc;
 
-/// The claim to the name of a table that a load creates; given up on drop.
+/// The claim to the name of a table that a load creates. Dropping it gives it up.
 #[derive(Debug)]
 pub struct Claim {
     catalog: Arc<Catalog>,
@@ -38,15 +39,15 @@ impl Claim {
         self.catalog.state.write().unclaim(&self.tenant, &self.name, self.number);
     }
 
-    /// Returns the condition under which the load may be published: the claim still stands.
+    /// Returns the condition under which the load may be published: that the claim still holds.
     pub(super) fn expected(&self) -> Expected {
         Expected::Claim(self.number)
     }
 
-    /// Returns whether the name is still claimed.
+    /// Checks that the claim still holds.
     ///
     /// # Errors
-    /// `Exists` when a replacement has taken it.
+    /// `Exists` if a replacement has ended it.
     pub(super) fn check(&self) -> Result<()> {
         self.catalog.state.read().check_claim(&self.tenant, &self.name, self.number)
     }
@@ -73,7 +74,7 @@ impl CatalogState {
         }
     }
 
-    /// Ends the claim to `name`: given up, or a table of the name has been published.
+    /// Ends the claim to `name`, because it was given up or a table of the name was published.
     pub(super) fn end_claim(&mut self, tenant: &TenantName, name: &TableName) {
         let Some(claims) = self.claims.get_mut(tenant) else { return };
         claims.remove(name);
@@ -82,7 +83,7 @@ impl CatalogState {
         }
     }
 
-    /// Returns the number of the claim to a name, if there is one.
+    /// Returns the id of the claim to a name; `None` if there is none.
     pub(super) fn claimed(&self, tenant: &TenantName, name: &TableName) -> Option<u64> {
         self.claims.get(tenant)?.get(name).copied()
     }
@@ -96,7 +97,7 @@ impl CatalogState {
     }
 }
 
-/// Returns the error for a create whose name another load has claimed.
+/// Returns the error for a load that would create a table whose name another load has claimed.
 pub(super) fn under_way(name: &TableName) -> Error {
     let message = format!("a load that creates table {:?} is under way already", name.as_str());
     Error::new(ErrorKind::Exists, message)

@@ -1,16 +1,17 @@
-//! Changes that were made and may not be durable yet.
+//! Changes that are visible to the caller's checks but may not be durable yet.
 
 use super::Catalog;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// Result of a change, to be acknowledged once the change is durable; at once, if the catalog is in memory only.
+/// Result of a change, which must be acknowledged to the client only when the change is durable. A change of a catalog
+/// in memory is durable at once.
 #[derive(Debug)]
 #[must_use = "a change is acknowledged when it is durable"]
 pub struct Commit<T> {
     value: T,
     catalog: Arc<Catalog>,
-    /// The number of the change's record in the log.
+    /// Sequence number of the change's record in the log; `None` if it is durable already.
     number: Option<u64>,
 }
 
@@ -31,22 +32,22 @@ impl<T> Commit<T> {
         self.number
     }
 
-    /// Returns the value, and the same change without it.
+    /// Returns the value, and the commit without the value.
     pub(super) fn split(self) -> (T, Commit<()>) {
         let Commit { value, catalog, number } = self;
         (value, Commit { value: (), catalog, number })
     }
 
-    /// Returns the same change with another value.
+    /// Returns the commit with another value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Commit<U> {
         let Commit { value, catalog, number } = self;
         Commit { value: map(value), catalog, number }
     }
 
-    /// Blocks the thread until the change is durable.
+    /// Blocks until the change is durable, and returns the value.
     ///
     /// # Errors
-    /// `Unavailable` where the disk failed: whether the change was made shows when the directory is opened again.
+    /// `Unavailable` if the disk failed. Whether the change was made is known only when the directory is opened again.
     pub fn wait(self) -> Result<T> {
         match self.number {
             Some(number) => self.catalog.commit(number).map(|()| self.value),
@@ -54,7 +55,8 @@ impl<T> Commit<T> {
         }
     }
 
-    /// Calls `then` when the change is durable, on the thread that made it so, or at once.
+    /// Calls `then` when the change is durable, on the thread that made it durable; at once if it is durable already.
+    /// Does not block.
     pub fn then(self, then: impl FnOnce(Result<T>) + Send + 'static)
     where
         T: Send + 'static,

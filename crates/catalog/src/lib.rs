@@ -1,12 +1,15 @@
-//! The catalog: which tables each tenant has, and the current version of each. A [`Load`] makes a new version and swaps
-//! it in.
+//! The catalog: which tables each tenant has, and the current version of each. A [`Load`] creates a new version and
+//! swaps it in.
 //!
-//! Versions are swapped, never changed: a reader that got a table keeps its version, and its pages, for as long as it
-//! holds the `Arc`. A catalog with a data directory (`durable/mod.rs`) records each change in a log, and readers see it
-//! once that is durable (`state.rs`).
+//! Versions are swapped, never changed: a reader that got a table keeps its version, and the memory of that version, as
+//! long as it holds the `Arc`. A catalog with a data directory (`durable/mod.rs`) records each change in a log, and
+//! readers see the change when its record is durable (`state.rs`).
+//!
+//! Terms: a *tap* computes the profile (the statistics) of a table's rows in the background. A *settled* row group is
+//! large enough that it is no longer merged with others.
 //!
 //! Invariant: version numbers only grow over the life of a catalog, across all tables, so that a version identifies one
-//! state of one table for ever. A version never changes, and a load that does not commit leaves no trace: neither in
+//! state of one table for ever. A version never changes, and a load that does not commit leaves no trace, neither in
 //! the catalog nor in the pool's memory.
 
 #![forbid(unsafe_code)]
@@ -69,15 +72,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tap::{CollectedProfile, Tap};
 
-/// The tables and views of all tenants. Cheap to read while loads run: the lock is held for a look-up or a
-/// swap.
+/// The tables and views of all tenants. Reading is cheap while loads run, because the lock is held only for a look-up
+/// or a swap.
 #[derive(Debug)]
 pub struct Catalog {
     pool: Arc<Pool>,
-    /// Budget from which tables reserve their memory outside the pool.
+    /// Working memory, from which tables reserve the memory that they take outside the pool; `None` for no limit.
     work: Option<Arc<WorkMemory>>,
     state: RwLock<CatalogState>,
-    /// The data directory; empty for a catalog in memory.
+    /// The data directory; empty for a catalog that is in memory only.
     durable: OnceLock<Arc<Durable>>,
     disk_quotas: RwLock<DiskQuotas>,
     /// Bytes of the log after which a checkpoint is made.
@@ -85,7 +88,7 @@ pub struct Catalog {
     trace: Option<Arc<AccessTrace>>,
     log_over: LogOver,
     taps_closed: AtomicBool,
-    /// Number of taps and merges made; the source of their numbers.
+    /// Number of taps and merges created so far, from which they get their sequence numbers.
     chores_made: AtomicU64,
     background: Arc<dyn Background>,
     helpers: Arc<dyn HelperThreads>,
@@ -94,36 +97,36 @@ pub struct Catalog {
 #[derive(Clone, Debug)]
 struct Current {
     version: Version,
-    /// The version since which rows have only been appended.
+    /// Version after which rows have only been appended, not changed or removed.
     since: Version,
     table: Arc<Table>,
-    /// Key of the table in segments; `None` without an encrypted data directory.
+    /// Encryption key of the table in segments; `None` without an encrypted data directory.
     key: Option<Arc<TableKey>>,
-    /// Whether the values stay in memory.
+    /// Whether the table is pinned: its values are never evicted from memory.
     is_pinned: bool,
-    /// Number of row groups, the first ones, that are no longer merged, and the number of their rows.
+    /// Number of leading row groups that are settled: they are no longer merged.
     settled: usize,
     rows_settled: u64,
-    /// Profiles the settled row groups.
+    /// Tap that profiles the settled row groups.
     tap: Option<Arc<Tap>>,
-    /// Profiles all rows, made on request where `tap` does not cover them.
+    /// Tap that profiles all rows. Created on request if `tap` does not cover all rows.
     whole: Option<Arc<Tap>>,
-    /// The queue of appends and the merges of the table; each version hands them to the next.
+    /// Queue of appends and merges of the table. All versions of the table share it.
     append_queue: Arc<AppendQueue>,
     merges: Arc<Merges>,
 }
 
-/// A tap that has been given all rows of a version, or of its newly settled row groups.
+/// A tap that has got all rows of a version, or of its newly settled row groups.
 #[derive(Clone, Debug)]
 struct Tapped {
     tap: Arc<Tap>,
-    /// The tap of the rows that come before.
+    /// Tap of the rows before, on whose profile this one builds.
     before: Option<Arc<Tap>>,
     encoder: Encoder,
 }
 
 impl Tapped {
-    /// Marks the input of the tap as complete and returns it.
+    /// Tells the tap that it has all its rows, and returns it.
     fn complete(self) -> Arc<Tap> {
         self.tap.complete(self.before, self.encoder);
         self.tap
@@ -131,7 +134,7 @@ impl Tapped {
 }
 
 impl Catalog {
-    /// Creates a catalog without tables. Loads take their memory from `pool` and encode with the threads of
+    /// Creates a catalog without tables. Loads take their memory from `pool` and encode rows on the threads of
     /// `helpers`; `background` computes profiles and merges small row groups.
     pub fn new(pool: Arc<Pool>, helpers: Arc<dyn HelperThreads>, background: Arc<dyn Background>) -> Self {
         let (taps_closed, chores_made) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -153,37 +156,38 @@ impl Catalog {
         }
     }
 
-    /// Makes a checkpoint whenever the log has grown by `log_bytes`. A start replays at most about that many bytes,
-    /// plus those appended during the checkpoint.
+    /// Sets the bytes by which the log grows between two checkpoints. A start replays at most about that many bytes,
+    /// plus those that were appended during the last checkpoint.
     #[must_use]
     pub fn with_log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = log_bytes;
         self
     }
 
-    /// Records in `trace` the accesses to the pool as a cache of a data directory that is opened later.
+    /// Sets the trace that records which column chunks are used and read from disk. Has an effect when a data directory
+    /// is opened later.
     #[must_use]
     pub fn with_trace(mut self, trace: Option<Arc<AccessTrace>>) -> Self {
         self.trace = trace;
         self
     }
 
-    /// Makes changes durable in a log over that of a data directory that is opened later.
+    /// Sets the change log that is put over the log of a data directory, which is opened later.
     #[must_use]
     pub fn with_log(mut self, log_over: LogOver) -> Self {
         self.log_over = log_over;
         self
     }
 
-    /// Makes tables reserve their memory outside the pool from `work`.
+    /// Sets the working memory from which tables reserve the memory that they take outside the pool.
     #[must_use]
     pub fn within(mut self, work: Arc<WorkMemory>) -> Self {
         self.work = Some(work);
         self
     }
 
-    /// Disables background profiling for loads that start after this call, as [`Load::without_tap`] does for
-    /// one load; a profile is then computed on first request.
+    /// Disables background profiling for loads that start after this call, as [`Load::without_tap`] does for one load.
+    /// Profiles are then computed when they are first requested.
     pub fn close_taps(&self) {
         self.taps_closed.store(true, Ordering::Relaxed);
     }
@@ -193,25 +197,25 @@ impl Catalog {
         &self.pool
     }
 
-    /// Returns the highest version number given so far to any table.
+    /// Returns the highest version of any table so far.
     pub fn newest_version(&self) -> Version {
         Version(self.state.read().versions_made)
     }
 
-    /// Tenants that have a table, by name.
+    /// Returns the tenants that have a table, sorted by name.
     pub fn tenant_names(&self) -> Vec<TenantName> {
         self.state.read().visible.tables.keys().cloned().collect()
     }
 
-    /// Returns descriptions of the tables of `tenant`, by name, without the spreads of their columns, and with the
-    /// sizes of the parts in memory.
+    /// Returns descriptions of the tables of `tenant`, sorted by name: without the value distributions of their
+    /// columns, and with the bytes that are in memory.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
         // Changes do not wait until all chunks are counted.
         let tables = self.state.read().visible.tables.get(tenant).cloned().unwrap_or_default();
         tables.iter().map(|(name, current)| current.brief(name)).collect()
     }
 
-    /// Returns the current version of a table.
+    /// Returns the current version of a table, as readers see it.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
@@ -219,8 +223,8 @@ impl Catalog {
         self.state.read().visible(tenant, name).map(|current| (current.version, current.table.clone()))
     }
 
-    /// Returns the newest version of a table, which may not be durable yet. Changes are checked against it; readers do
-    /// not see it.
+    /// Returns the newest version of a table, whose record may not be durable yet. Changes are checked against it;
+    /// readers do not see it.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
@@ -228,7 +232,7 @@ impl Catalog {
         self.newest(tenant, name).map(|current| (current.version, current.table))
     }
 
-    /// Describes the current version of a table, with the spreads of its columns as far as they are known.
+    /// Describes the current version of a table, with the known value distributions of its columns.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
@@ -238,17 +242,19 @@ impl Catalog {
         Ok(current.info(name))
     }
 
-    /// Returns an empty reservation for a table's memory outside the pool; `None` without a budget.
+    /// Returns an empty reservation of working memory for a table of `tenant`; `None` if the catalog has no working
+    /// memory.
     fn outside(&self, tenant: &TenantName) -> Option<Reservation> {
         self.work.as_ref().map(|work| work.account(tenant).empty())
     }
 
-    /// Returns the newest state of a table, which a change begins with.
+    /// Returns the newest state of a table, which the next change starts from.
     fn newest(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {
         self.state.read().newest(tenant, name).cloned()
     }
 
-    /// Drops a table. Its pages are free once no query reads them any more.
+    /// Drops a table. Its memory is freed when no query reads it any more. Does not block; the returned [`Commit`] is
+    /// durable later.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables.
@@ -257,8 +263,8 @@ impl Catalog {
         self.make_named(change, |state| state.newest(tenant, name).map(|_| true))
     }
 
-    /// Makes `new` the newest version of a table if its newest state is as `expected`. `load` is the id of the load that
-    /// made it, and `tapped` profiles it.
+    /// Makes `new` the newest version of a table if the newest state is as `expected`. `load` is the id of the load
+    /// that created it, and `tapped` the tap that profiles it.
     fn put(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -275,8 +281,8 @@ impl Catalog {
         made.ok_or_else(unmade)?.announced()
     }
 
-    /// Reserves the table's memory outside the pool. Versions share most of it, but each may outlive the others, so
-    /// that each reserves all of it.
+    /// Reserves the table's working memory. Each version reserves all of it, although versions share most of it,
+    /// because each version may be the last one alive.
     fn holding(&self, tenant: &TenantName, table: Table) -> Result<Table> {
         let Some(mut outside) = self.outside(tenant) else { return Ok(table) };
         outside.try_grow(usize_saturating(table.bytes_outside_pool))?;
@@ -288,18 +294,18 @@ impl Catalog {
     }
 }
 
-/// Returns the error of a change whose check neither lets it be made nor says why not.
+/// Returns the error (a defect) of a change whose check neither accepts it nor gives a reason.
 fn unmade() -> Error {
     Error::internal("a change was neither made nor refused")
 }
 
 impl Current {
-    /// Returns whether this is the same state of the same table.
+    /// Returns whether both are the same state of the same table.
     fn is_same(&self, other: &Current) -> bool {
         Arc::ptr_eq(&self.table, &other.table)
     }
 
-    /// Has small row groups merged, and describes the version.
+    /// Submits a merge if there are small row groups to merge, and describes the version.
     fn announced(&self, name: &TableName) -> TableInfo {
         self.merges.announce(self);
         self.info(name)
@@ -319,7 +325,7 @@ impl Current {
         info
     }
 
-    /// Describes the version for lists of many tables: without spreads.
+    /// Describes the version for lists of tables, without value distributions.
     fn brief(&self, name: &TableName) -> TableInfo {
         let bytes_resident = Some(self.table.bytes_resident());
         TableInfo { bytes_resident, ..self.describe(name, &self.found()) }
@@ -337,21 +343,22 @@ impl Current {
         }
     }
 
-    /// Has the profile read soon, if a start has left it on disk. Not under the lock of the names.
+    /// Requests that the profile be read soon if recovery has left it on disk. Must not be called under the lock of the
+    /// names, because it queues a job.
     fn want_profile(&self) {
         if let Some(tap) = &self.tap {
             tap.want();
         }
     }
 
-    /// Returns the tap that profiles all rows, if there is one.
+    /// Returns the tap that profiles all rows; `None` if there is none.
     fn tap_of_all(&self) -> Option<&Arc<Tap>> {
         let is_whole = self.settled == self.table.row_groups.len();
         self.whole.as_ref().or_else(|| self.tap.as_ref().filter(|_| is_whole))
     }
 
-    /// Returns the results of profiling so far: for all rows or, until these are complete, for sufficiently many of
-    /// them.
+    /// Returns the results of profiling so far: for all rows if they are complete, otherwise for a large enough part of
+    /// the rows.
     fn found(&self) -> ProfileProgress {
         let all = self.tap_of_all();
         // Must be read before the outcome below, which may be that of the same tap and could settle in
@@ -399,14 +406,15 @@ impl Current {
     }
 }
 
-/// Results of profiling so far for the rows of a version.
+/// Results of profiling a version's rows so far.
 struct ProfileProgress {
     collected: Option<Arc<CollectedProfile>>,
     /// As in [`TableInfo::rows_profiled`].
     rows_profiled: Option<u64>,
 }
 
-/// Returns whether a profile of `rows` rows may stand for all `of` rows: estimates are seldom better than that.
+/// Returns whether a profile of `rows` rows may stand for all `of` rows, because estimates are seldom more exact than
+/// the difference.
 fn is_most(rows: u64, of: u64) -> bool {
     of - rows <= of / 8
 }

@@ -40,13 +40,13 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Upper bound of the default number of workers: each holds a row group in plain form.
+/// Maximum of the default number of workers, each of which holds an unencoded row group.
 const WORKERS_DEFAULT_MAX: usize = 8;
 
-/// Number of segments that may wait for the disk at once. Their chunks cannot be evicted before they are durable.
+/// Maximum number of segments of a load that are being made durable at once. Their chunks cannot be evicted before.
 const SEGMENTS_WAITING_MAX: usize = 2;
 
-/// Row groups that may wait to be written, beside those that are encoded.
+/// Maximum number of row groups that wait to be written, in addition to those that are being encoded.
 const UNWRITTEN_MAX: usize = 2;
 
 /// A load in progress: buffers rows, encodes them, and publishes them as a table version.
@@ -57,33 +57,33 @@ pub struct Load {
     name: TableName,
     mode: LoadMode,
     id: Option<LoadId>,
-    /// The claim to the table's name, if this load creates it.
+    /// Claim to the table's name, if this load creates the table.
     claim: Option<Arc<Claim>>,
-    /// Encoded bytes of the version that this load replaces, if it does; both are in the pool until the swap.
+    /// Encoded bytes of the version that this load replaces, if it does. Both versions are in the pool until the swap.
     bytes_before: Option<u64>,
     builder: TableBuilder,
     encoder: Encoder,
-    /// `None` where rows are not profiled, or only once they are in the table.
+    /// Tap that profiles the rows; `None` if they are not profiled, or only when they are in the table.
     tap: Option<Arc<Tap>>,
     /// Row groups of an append that are in the pool.
     appended: Vec<Arc<RowGroup>>,
-    /// All rows of a small append, which are encoded with those of others.
+    /// All rows of a small append, which are encoded together with those of other appends.
     small: Option<PlainGroup>,
-    /// Full row groups that are being encoded or wait for it.
+    /// Full row groups that are being encoded or wait for it, in pieces.
     pieces: Pieces,
-    /// Memory that the row groups take outside the pool.
+    /// Reservation of the working memory that the row groups take.
     outside: Option<Reservation>,
-    /// Writes the row groups to segments, if there is a data directory; also `None` while a worker has it.
+    /// Writes the row groups to segments. `None` without a data directory, and while a worker has it.
     writer: Option<ChunkWriter>,
     has_disk: bool,
-    /// Row groups waiting to be written.
+    /// Row groups that wait to be written to a segment.
     to_keep: Vec<Arc<RowGroup>>,
     waits: Arc<LoadWaits>,
-    /// The key of the table there, if it has one.
+    /// Encryption key of the table in segments, if it has one.
     key: Option<Arc<TableKey>>,
-    /// Residency of the rows in memory.
+    /// Whether the rows stay in memory.
     residency: Residency,
-    /// Whether the rows become no table of the catalog.
+    /// Whether the rows do not become a table of the catalog.
     is_detached: bool,
     rows_buffered: u64,
     rows_added: u64,
@@ -143,12 +143,13 @@ impl Load {
         })
     }
 
-    /// Sets the key of the table in the data directory, if it has one. No rows may have been added.
+    /// Sets the encryption key of the table in segments. Must be called before rows are added, because row groups are
+    /// written with it.
     pub(super) fn keyed(self, key: Option<Arc<TableKey>>) -> Self {
         Load { key, ..self }
     }
 
-    /// Attaches the claim to the name of the table that this load creates.
+    /// Sets the claim to the name of the table that this load creates.
     pub(super) fn under(self, claim: Option<Arc<Claim>>) -> Self {
         Load { claim, ..self }
     }
@@ -158,17 +159,18 @@ impl Load {
         Load { bytes_before, ..self }
     }
 
-    /// Has the rows become no table of the catalog.
+    /// Marks the load as one whose rows do not become a table of the catalog. `mode` is the mode that the client
+    /// requested.
     pub(super) fn detached(self, mode: LoadMode) -> Self {
         Load { mode, is_detached: true, writer: None, has_disk: false, tap: None, ..self }
     }
 
-    /// Returns whether the rows become no table of the catalog: then the load ends with [`Load::into_table`].
+    /// Returns whether the rows do not become a table of the catalog. The load then ends with [`Load::into_table`].
     pub fn is_detached(&self) -> bool {
         self.is_detached
     }
 
-    /// Encodes the remaining rows, as [`Load::push`] does.
+    /// Encodes the remaining rows, as [`Load::push`] does. Blocks until then.
     ///
     /// # Errors
     /// As [`Load::push`].
@@ -178,7 +180,7 @@ impl Load {
         self.encode(true)
     }
 
-    /// Returns the rows, of which all must have been encoded.
+    /// Returns the rows as a table that is in no catalog. All rows must have been encoded.
     ///
     /// # Errors
     /// As [`Load::push`].
@@ -187,17 +189,18 @@ impl Load {
         self.builder.finish()
     }
 
-    /// Sets the id by which the client may ask for the outcome of the load.
+    /// Sets the id with which the client may ask for the outcome of the load.
     pub fn set_id(&mut self, id: LoadId) {
         self.id = Some(id);
     }
 
-    /// Has `wake` called whenever other threads have done something that the load waits for: then it may have a piece.
+    /// Sets the callback that is called when other threads have done what the load waits for, so that it may have a
+    /// piece.
     pub fn set_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.waits.set_wake(wake);
     }
 
-    /// Sets the residency of the rows in memory.
+    /// Sets whether the rows stay in memory.
     ///
     /// # Errors
     /// `Invalid` if rows are to be pinned in a table that is not pinned, and for any residency but
@@ -227,24 +230,24 @@ impl Load {
         Ok(())
     }
 
-    /// Sets the number of threads that [`Load::push`] encodes on, including the caller's. The default is the
-    /// number of the catalog's helpers, at most eight.
+    /// Sets the number of threads on which [`Load::push`] encodes, including the caller's. The default is the number of
+    /// the catalog's helper threads, at most eight.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = workers.max(1);
     }
 
-    /// Disables profiling of the rows: for tables that live no longer than the query that wants them.
+    /// Disables profiling of the rows, for tables that live no longer than the query that needs them.
     pub fn without_tap(&mut self) {
         self.tap = None;
     }
 
-    /// Adds rows, and encodes full row groups once there is one for each worker. Columns are matched by
-    /// position; values are cast to the types that the load began with.
+    /// Adds rows, and encodes full row groups when there is one per worker. Columns are matched by index; values are
+    /// cast to the types that the load began with. Blocks until the encoding is done.
     ///
     /// # Errors
-    /// `Invalid` when a value does not fit; `OverLimit`, with sizes, when the table does not or will not fit
-    /// into the pool; `Exists` when a replacement has taken the name that is to be created. After an error
-    /// the load can only be dropped: later calls give the same error.
+    /// `Invalid` if a value does not fit; `OverLimit`, with sizes, if the table does not or will not fit into the pool;
+    /// `Exists` if a replacement has taken the name that is to be created. After an error the load can only be dropped:
+    /// later calls return the same error.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.buffer(batch)?;
         if self.pieces.groups_count() < self.workers {
@@ -273,8 +276,8 @@ impl Load {
         Ok(())
     }
 
-    /// Ends the input: queues the rows that do not fill a row group for encoding, or keeps them to be encoded
-    /// with those of other appends if this is a small append.
+    /// Ends the input. The last rows, which do not fill a row group, are queued for encoding; those of a small append
+    /// are kept, and are encoded together with other appends.
     pub fn complete(&mut self) {
         if self.is_small() {
             self.small = self.builder.take_last_row_group();
@@ -291,7 +294,8 @@ impl Load {
         self.failed.is_none() && (self.waits.have_news() || has_own())
     }
 
-    /// Takes the next piece of work; `None` if every piece has been taken, or the remaining ones must wait.
+    /// Takes the next piece of encoding work; `None` if every piece has been taken, or the remaining ones cannot be
+    /// done yet.
     pub fn next_piece(&mut self) -> Option<Piece> {
         if self.failed.is_some() {
             return None;
@@ -308,24 +312,25 @@ impl Load {
         self.pieces.next(self.may_begin())
     }
 
-    /// Returns whether row groups can be written now.
+    /// Returns whether row groups can be written to a segment now.
     fn may_keep(&self) -> bool {
         let is_behind = || self.waits.under_way(WaitReason::Disk) >= SEGMENTS_WAITING_MAX;
         !self.to_keep.is_empty() && self.writer.is_some() && !is_behind()
     }
 
-    /// Returns whether a further row group can be encoded now.
+    /// Returns whether the encoding of another row group can begin now.
     fn may_begin(&self) -> bool {
         self.to_keep.len() < UNWRITTEN_MAX && self.waits.under_way(WaitReason::Room) == 0
     }
 
-    /// Returns whether a part of the load is with other threads, or waits for them. Then there will be another piece.
+    /// Returns whether other threads work on a part of the load, or it waits for them. There will then be another
+    /// piece.
     pub fn is_waiting(&self) -> bool {
         let is_kept = !self.has_disk || self.writer.is_some() && self.to_keep.is_empty();
         self.failed.is_none() && (self.waits.are_left() || !is_kept)
     }
 
-    /// Takes back a finished piece, and adds the row groups that are complete with it.
+    /// Takes the result of a piece, and adds the row groups that are complete with it.
     ///
     /// # Errors
     /// As [`Load::push`].
@@ -350,7 +355,7 @@ impl Load {
         Ok(())
     }
 
-    /// Has another thread place a row group once there is room.
+    /// Lets another thread place a row group when the pool has room.
     ///
     /// # Errors
     /// The error of the pool, if the pool evicts nothing.
@@ -363,17 +368,17 @@ impl Load {
         Ok(())
     }
 
-    /// Returns the number of rows buffered so far, whether they have been encoded or not.
+    /// Returns the number of rows received so far, encoded or not.
     pub fn rows_buffered(&self) -> u64 {
         self.rows_buffered
     }
 
-    /// Returns the number of rows encoded and in the pool; these are the first rows of the load.
+    /// Returns the number of rows that are encoded and in the pool. They are the first rows of the load.
     pub fn rows_added(&self) -> u64 {
         self.rows_added
     }
 
-    /// Returns whether this is an append of few rows, which are encoded together with those of others.
+    /// Returns whether this is an append of few rows, which are encoded together with those of other appends.
     fn is_small(&self) -> bool {
         self.is_append()
             && self.rows_buffered <= u64_from(limits::SMALL_APPEND_ROWS)
@@ -387,20 +392,20 @@ impl Load {
         self.pieces.groups_count() > 0
     }
 
-    /// Bytes of memory held by rows that wait to be encoded: up to one row group for each worker plus one
-    /// that is not full yet, each of at most [`limits::ROW_GROUP_BYTES_MAX`] as plain values.
+    /// Returns the bytes of memory of rows that are not in the pool yet: up to one row group per worker, plus one that
+    /// is not full, each of at most [`limits::ROW_GROUP_BYTES_MAX`] uncompressed.
     pub fn bytes_held(&self) -> usize {
         let small = self.small.as_ref().map_or(0, PlainGroup::bytes_held);
         self.builder.bytes_held() + self.pieces.bytes_held() + small
     }
 
-    /// Makes the rows visible as the table's new version, all at once. First encodes the remaining rows, as
-    /// [`Load::push`] does, and computes the profiles that [`Load::profile_before`] requires.
+    /// Makes all rows visible at once, as the table's new version. First encodes the remaining rows, as [`Load::push`]
+    /// does, and computes the profiles that [`Load::profile_before`] requires. Blocks until the version is durable.
     ///
     /// # Errors
-    /// As [`Load::push`]; `Exists` when a replacement has made the table that is to be created; `Stale` when
-    /// the version to be replaced is no longer the current one; `NotFound` or `Invalid` when the table to
-    /// append to was dropped or got other columns meanwhile.
+    /// As [`Load::push`]; `Exists` if a replacement has created the table that is to be created; `Stale` if the version
+    /// to be replaced is no longer the current one; `NotFound` or `Invalid` if the table to append to was dropped or
+    /// got other columns in the meantime.
     pub fn commit(mut self) -> Result<TableInfo> {
         self.finish()?;
         while let Some(profile) = self.profile_before(Box::new(|| {})) {
@@ -418,7 +423,7 @@ impl Load {
         }
     }
 
-    /// Starts making the written segments durable; returns whether the load must wait for that, and then has another
+    /// Starts making the written segments durable. Returns whether the load must wait for that; it then has another
     /// piece. All rows must have been encoded.
     pub fn seal(&mut self) -> bool {
         if !self.is_waiting()
@@ -431,14 +436,14 @@ impl Load {
         self.is_waiting()
     }
 
-    /// Returns the claim to the name of the table, if this load creates it. It can be given up before the load is
-    /// dropped.
+    /// Returns the claim to the name of the table; `None` if this load does not create it. The claim can be given up
+    /// before the load is dropped.
     pub fn claim(&self) -> Option<&Arc<Claim>> {
         self.claim.as_ref()
     }
 
-    /// Returns whether the rows are added to an existing table: then the load ends with [`Load::append`], not
-    /// [`Load::publish`].
+    /// Returns whether the rows are added to an existing table. The load then ends with [`Load::append`], otherwise
+    /// with [`Load::publish`].
     pub fn is_append(&self) -> bool {
         self.mode == LoadMode::Append && !self.is_detached
     }
@@ -453,8 +458,9 @@ impl Load {
         self.mode
     }
 
-    /// Returns the profiles to be computed before an append may be published, if too many earlier versions
-    /// lack theirs. `wake` is called when another step may be ready, or the profiles are complete.
+    /// Returns the profiles that must be computed before an append may be published, because too many earlier versions
+    /// have none yet; `None` if there are few enough. `wake` is called when another step may be ready, or when the
+    /// profiles are complete.
     pub fn profile_before(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<AwaitedProfile> {
         if !self.is_append() {
             return None;
@@ -464,8 +470,7 @@ impl Load {
         (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
 
-    /// Makes the rows of a new table or a replacement visible, all at once. All of them must have been
-    /// encoded.
+    /// Makes the rows of a new table or of a replacement visible, all at once. All rows must have been encoded.
     ///
     /// # Errors
     /// As [`Load::commit`].
@@ -485,11 +490,11 @@ impl Load {
         catalog.put(&tenant, &name, NewTable { table, key, is_pinned }, tapped, expected, id)
     }
 
-    /// Puts the rows of an append in line. All of them must have been encoded, except those that are encoded
-    /// with others'. `wake` is called when [`Append::try_commit`] may return an outcome or has work to do.
+    /// Adds the rows to the queue of appends of the table. All rows must have been encoded, except those of a small
+    /// append. `wake` is called when [`Append::try_commit`] may return an outcome or has work to do.
     ///
     /// # Errors
-    /// `NotFound` when the table was dropped meanwhile.
+    /// `NotFound` if the table was dropped in the meantime.
     pub fn append(self, wake: Box<dyn Fn() + Send + Sync>) -> Result<Append> {
         self.check_encoded()?;
         let Load { catalog, tenant, name, id, builder, appended, small, outside, .. } = self;
@@ -533,7 +538,8 @@ impl Load {
         Ok(())
     }
 
-    /// Fails as soon as there is more than may be on disk, so that the client need not send the rest.
+    /// Checks the tenant's disk quota while rows arrive, so that the client need not send the rest of a load that will
+    /// fail.
     fn check_disk(&self) -> Result<()> {
         if self.is_detached {
             return Ok(());
@@ -542,7 +548,8 @@ impl Load {
         self.catalog.check_disk(&state, &self.tenant, &self.name, self.builder.bytes_added())
     }
 
-    /// Fails as soon as there is more than can be pinned, so that the client need not send the rest.
+    /// Checks the limit of pinned bytes while rows arrive, so that the client need not send the rest of a load that
+    /// will fail.
     fn check_pin(&self) -> Result<()> {
         match self.residency {
             Residency::Pinned if !self.is_append() => {
@@ -553,8 +560,8 @@ impl Load {
         }
     }
 
-    /// Adds to the error of a replacement for which the pool has no room how many bytes the version to be
-    /// replaced takes.
+    /// Adds to the error of a replacement for which the pool has no room the bytes of the version to be replaced, which
+    /// stays in the pool until the swap.
     fn with_both_versions(&self, error: Error) -> Error {
         let Some(before) = self.bytes_before.filter(|_| error.kind == ErrorKind::OverLimit) else {
             return error;
@@ -591,8 +598,8 @@ impl Load {
         outcome
     }
 
-    /// Encodes all full row groups, on the calling thread and helpers. Blocks on other threads that work for these and,
-    /// at the end, on all that work for the load.
+    /// Encodes all full row groups, on the calling thread and helper threads. Blocks until they are done, and if
+    /// `is_end`, until all other work for the load is done, too.
     fn encode(&mut self, is_end: bool) -> Result<()> {
         while self.is_encoding() || is_end && self.is_waiting() {
             if !self.has_piece() {
@@ -622,7 +629,7 @@ impl Load {
     }
 }
 
-/// Checks that the rows have the table's column names and types, in the same order.
+/// Checks that the rows have the column names and types of the table, in the same order.
 pub(super) fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Result<()> {
     let differ = |what: String| {
         Error::invalid(format!("these rows do not fit table {:?}: {what}", name.as_str()))

@@ -1,8 +1,8 @@
-//! Waits of loads: for room in the pool and for the disk, done by other threads for a load.
+//! Waits of a load, for room in the pool and for the disk, which other threads do for it.
 //!
 //! The thread that works on the load takes the outcomes ([`super::Load::next_piece`]). A row group that waits for room
-//! occupies one of the reading threads briefly and then queues again behind other reads, so that reads never wait until
-//! all such row groups are placed or have given up.
+//! occupies one of the reading threads briefly and is then queued again after other reads, so that reads never wait
+//! until all such row groups are placed or have given up.
 
 use super::background::Background;
 use super::durable::RetryBudget;
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// The waits of one load that other threads do for it.
+/// The waits of one load.
 #[derive(Default)]
 pub(super) struct LoadWaits {
     state: Mutex<LoadWaitState>,
@@ -22,24 +22,24 @@ pub(super) struct LoadWaits {
 
 #[derive(Default)]
 struct LoadWaitState {
-    /// Numbers of those under way.
+    /// Numbers of waits that have not ended, by reason.
     for_room: usize,
     for_disk: usize,
-    /// Outcomes of ended waits, until they are taken.
+    /// Outcomes of ended waits that were not taken yet.
     outcomes: VecDeque<Result<PieceDone>>,
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// Event that a load waits for.
+/// Reason why a load waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitReason {
-    /// Room in the pool.
+    /// Room in the pool for a row group.
     Room,
-    /// The disk: a segment is made durable.
+    /// The disk, until a segment is durable.
     Disk,
 }
 
-/// A wait under way. It fails where it is dropped before it has ended.
+/// A wait that has not ended. If it is dropped, it ends with an error.
 pub(super) struct LoadWait {
     waits: Weak<LoadWaits>,
     reason: WaitReason,
@@ -47,7 +47,7 @@ pub(super) struct LoadWait {
 }
 
 impl LoadWaits {
-    /// Sets the function that is called whenever a wait ends.
+    /// Sets the callback that is called whenever a wait ends.
     pub fn set_wake(&self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.state.lock().wake = Some(wake);
     }
@@ -58,7 +58,7 @@ impl LoadWaits {
         LoadWait { waits: Arc::downgrade(self), reason, outcome: None }
     }
 
-    /// Takes the outcome of one that has ended.
+    /// Takes the outcome of a wait that has ended; `None` if there is none.
     pub fn take(&self) -> Option<Result<PieceDone>> {
         self.state.lock().outcomes.pop_front()
     }
@@ -73,13 +73,13 @@ impl LoadWaits {
         *self.state.lock().count(reason)
     }
 
-    /// Returns whether any has not ended, or its outcome was not taken.
+    /// Returns whether a wait has not ended, or an outcome was not taken.
     pub fn are_left(&self) -> bool {
         let state = self.state.lock();
         state.for_room + state.for_disk > 0 || !state.outcomes.is_empty()
     }
 
-    /// Waits until one has ended; returns false where none is under way.
+    /// Blocks until a wait has ended; returns false without blocking if there is none.
     pub fn wait(&self) -> bool {
         let mut state = self.state.lock();
         while state.outcomes.is_empty() && state.for_room + state.for_disk > 0 {
@@ -114,7 +114,8 @@ impl LoadWait {
         self.waits.strong_count() > 0
     }
 
-    /// Returns whether something that the load waits for is about to free memory of the pool.
+    /// Returns whether the load waits for a segment to become durable, after which chunks of the load can be evicted
+    /// from the pool.
     pub fn frees_memory(&self) -> bool {
         self.waits.upgrade().is_some_and(|waits| waits.under_way(WaitReason::Disk) > 0)
     }
@@ -134,8 +135,8 @@ pub(super) struct WaitingGroup {
 }
 
 impl WaitingGroup {
-    /// Retries placing the row group after a delay, until there is room, the load was dropped, or the retries are
-    /// exhausted.
+    /// Tries again after a delay to place the row group, until there is room, the load was dropped, or the number of
+    /// retries is exhausted.
     pub fn go_on(mut self) {
         self.retries.count_wait();
         let background = self.background.clone();

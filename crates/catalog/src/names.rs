@@ -1,7 +1,8 @@
 //! The tables, views and schemas of all tenants by name, and the effect of a change on them.
 //!
-//! The same code serves the names that readers see, those that changes are checked against (`state.rs`), and those of a
-//! replay, whose tables have no values (`durable/replay.rs`): what a change means for the names is written once.
+//! The same code is used for the names that readers see, for those that changes are checked against (`state.rs`), and
+//! for those of a replay, whose tables have no values (`durable/replay.rs`), so that a change means the same for all of
+//! them.
 
 use super::{Current, views};
 use farpool_model::{LoadId, LoadedVersion, SchemaName, TableName, TenantName};
@@ -13,21 +14,21 @@ use std::sync::Arc;
 pub(super) struct Names<T = Current> {
     pub tables: BTreeMap<TenantName, BTreeMap<TableName, T>>,
     pub views: BTreeMap<TenantName, BTreeMap<TableName, Arc<views::StoredView>>>,
-    /// Schemas besides `public`.
+    /// Schemas without `public`, which every tenant has.
     pub schemas: BTreeMap<TenantName, BTreeSet<SchemaName>>,
 }
 
 /// Effect of a change on the names.
 #[derive(Clone, Debug)]
 pub(super) enum Effect<T = Current> {
-    /// A table gets another state, or is created.
+    /// Creates a table, or sets its state.
     Put {
         tenant: TenantName,
         name: TableName,
         /// Former name of the table, if the change renames it.
         renamed_from: Option<TableName>,
         table: T,
-        /// The loads that made the version.
+        /// The loads whose rows the version has, with their outcomes.
         loads: Vec<(LoadId, LoadedVersion)>,
     },
     Drop(TenantName, TableName),
@@ -38,7 +39,7 @@ pub(super) enum Effect<T = Current> {
     DropSchema(TenantName, SchemaName),
 }
 
-/// Values that a change replaced, to be dropped outside the lock: freeing many pages takes a while.
+/// Values that a change replaced. They must be dropped outside the lock, because freeing much memory takes time.
 pub(super) type Replaced = Vec<Box<dyn Send>>;
 
 impl<T> Default for Names<T> {
@@ -59,8 +60,8 @@ impl<T> Names<T> {
 }
 
 impl<T> Names<T> {
-    /// Returns why an effect does not fit these names, if it does not. A name is that of a table or of a view, its schema
-    /// exists, and what is dropped is there.
+    /// Returns the reason why an effect does not fit these names; `None` if it does. A name must not be that of both a
+    /// table and a view, its schema must exist, and what is dropped must exist.
     pub fn conflict(&self, effect: &Effect<T>) -> Option<&'static str> {
         match effect {
             Effect::Put { tenant, name, renamed_from, .. } => {
@@ -81,7 +82,7 @@ impl<T> Names<T> {
         }
     }
 
-    /// Returns why a table may not get a state under this name, if it may not.
+    /// Returns the reason why a table of this name may not get a new state; `None` if it may.
     pub fn conflict_of_put(
         &self,
         tenant: &TenantName,
@@ -125,7 +126,7 @@ impl<T: Send + 'static> Names<T> {
         }
     }
 
-    /// Removes a schema with all that is in it.
+    /// Removes a schema with all tables and views in it.
     fn drop_schema(&mut self, tenant: &TenantName, schema: &SchemaName, replaced: &mut Replaced) {
         remove_if(&mut self.tables, tenant, |name| name.schema() == *schema, replaced);
         remove_if(&mut self.views, tenant, |name| name.schema() == *schema, replaced);
@@ -138,7 +139,7 @@ impl<T: Send + 'static> Names<T> {
     }
 }
 
-/// Removes the names that are `removed`, and the tenant with its last one.
+/// Removes the names for which `removed` is true, and the tenant if no name is left.
 fn remove_if<T: Send + 'static>(
     of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
     tenant: &TenantName,
@@ -152,7 +153,7 @@ fn remove_if<T: Send + 'static>(
     }
 }
 
-/// Removes a name, and the tenant with its last one.
+/// Removes a name, and the tenant if no name is left.
 fn remove<T>(
     of_all: &mut BTreeMap<TenantName, BTreeMap<TableName, T>>,
     tenant: &TenantName,

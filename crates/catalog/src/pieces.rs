@@ -1,4 +1,4 @@
-//! The row groups of a load before they are in the pool, in pieces that several threads process in parallel.
+//! The row groups of a load that are not in the pool yet, divided into pieces of work for several threads.
 //!
 //! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups are returned in the
 //! order of their rows. With a data directory they are then written to a segment. This file starts no threads: the
@@ -11,7 +11,7 @@ use farpool_model::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A unit of a load's encoding work, done by one thread in about a millisecond.
+/// A piece of a load's work, which takes one thread about a millisecond.
 #[derive(Debug)]
 pub struct Piece(PieceWork);
 
@@ -30,11 +30,11 @@ enum PieceWork {
         groups: Vec<Arc<RowGroup>>,
         key: Option<Arc<TableKey>>,
     },
-    /// Another thread has done it.
+    /// Work that another thread has done already.
     Done(Result<PieceDone>),
 }
 
-/// A row group that is encoded and has to come into the pool.
+/// An encoded row group that is to be placed in the pool.
 #[derive(Debug)]
 pub(super) struct Placement {
     group: u64,
@@ -43,7 +43,7 @@ pub(super) struct Placement {
     encoder: Encoder,
 }
 
-/// The result of a piece, to be given back to its load.
+/// The result of a piece, which must be passed to [`super::Load::done`].
 #[derive(Debug)]
 pub struct PieceDone(pub(super) PieceOutcome);
 
@@ -58,7 +58,7 @@ pub(super) enum PieceOutcome {
         group: u64,
         placed: RowGroup,
     },
-    /// The pool has no room for the row group now.
+    /// The pool has no room for the row group at present.
     Crowded(Placement, Error),
     /// The row groups were written.
     Kept(ChunkWriter),
@@ -67,7 +67,7 @@ pub(super) enum PieceOutcome {
 }
 
 impl Piece {
-    /// Returns a piece that writes `groups` of the table with this key.
+    /// Returns a piece that writes `groups` to a segment, for a table with this encryption key.
     pub(super) fn keep(writer: ChunkWriter, groups: Vec<Arc<RowGroup>>, key: Option<Arc<TableKey>>) -> Piece {
         Piece(PieceWork::Keep { writer, groups, key })
     }
@@ -77,7 +77,7 @@ impl Piece {
         Piece(PieceWork::Done(outcome))
     }
 
-    /// Runs the piece. Its result must be passed to [`super::Load::done`].
+    /// Does the work. The result must be passed to [`super::Load::done`].
     ///
     /// # Errors
     /// `Invalid` if a value cannot be encoded; errors of the disk. The load cannot continue after an error.
@@ -98,10 +98,10 @@ impl Piece {
 }
 
 impl Placement {
-    /// Tries to place the row group.
+    /// Tries to place the row group in the pool.
     ///
     /// # Errors
-    /// `Invalid` when its columns are not those of the table; `Corrupt` where values are lost.
+    /// `Invalid` if its columns are not those of the table; `Corrupt` if its values were lost.
     pub fn run(mut self) -> Result<PieceDone> {
         self.chunks = self.encoder.encrypted(self.chunks)?;
         let chunks = self.chunks.iter().map(Chunk::shared).collect();
@@ -121,7 +121,7 @@ pub(super) struct Pieces {
     encoder: Encoder,
     /// Row groups in the order of their rows.
     groups: VecDeque<Group>,
-    /// Number of the first group in `groups`.
+    /// Sequence number of the first group in `groups`.
     first: u64,
 }
 
@@ -145,7 +145,7 @@ impl Pieces {
         Pieces { encoder, groups: VecDeque::new(), first: 0 }
     }
 
-    /// Adds a row group behind the others.
+    /// Adds a row group after the others.
     pub fn add(&mut self, plain: PlainGroup) {
         let chunks = (0..plain.columns_count()).map(|_| None).collect();
         self.groups.push_back(Group {
@@ -161,7 +161,7 @@ impl Pieces {
         self.groups.len()
     }
 
-    /// Bytes of memory that rows hold which are not in the pool yet.
+    /// Returns the bytes of memory of rows that are not in the pool yet.
     pub fn bytes_held(&self) -> usize {
         self.groups.iter().map(|group| group.bytes_held).sum()
     }
@@ -171,8 +171,8 @@ impl Pieces {
         self.groups.iter().any(|group| group.has_next(may_begin))
     }
 
-    /// Takes the next piece, one of a further row group only if one may be begun; `None` when every piece has been
-    /// taken.
+    /// Takes the next piece; `None` if every piece has been taken. The encoding of another row group is started only if
+    /// `may_begin`.
     pub fn next(&mut self, may_begin: bool) -> Option<Piece> {
         let index = self.groups.iter().position(|group| group.has_next(may_begin))?;
         let number = self.first + index as u64;
@@ -201,7 +201,7 @@ impl Pieces {
         self.groups.get_mut(index)
     }
 
-    /// Takes the first row group, once it is in the pool.
+    /// Takes the first row group if it is in the pool; `None` otherwise.
     pub fn take_placed(&mut self) -> Option<RowGroup> {
         if !matches!(self.groups.front()?.state, GroupState::Placed(_)) {
             return None;

@@ -1,9 +1,9 @@
-//! Pinned tables: their values stay in memory, or come back to it for good.
+//! Pinned tables: their values are never evicted from memory.
 //!
 //! Rule: all pinned tables together take at most a part of the pool ([`limits::PINNED_PART`]), and those of a tenant
-//! the same part of its quota, counted in encoded bytes. It is checked by each change that makes a version of a pinned
-//! table, under the lock of the names. Of pinned tables that a start finds, in their order by tenant and name, the
-//! first ones are held in memory, as far as they keep to it: the pool may have become smaller.
+//! the same part of its quota, counted in encoded bytes. Each change that creates a version of a pinned table checks
+//! it, under the lock of the names. The pool may be smaller after a restart: recovery then pins tables in the order of
+//! tenant and name as long as the rule holds.
 
 use super::Catalog;
 use super::state::CatalogState;
@@ -12,7 +12,7 @@ use farpool_memory::size_text;
 use farpool_model::{Error, Result, TableName, TenantName, limits};
 
 impl Catalog {
-    /// Pins the row groups of `table` from an index on, where the table of this name is pinned.
+    /// Pins the row groups of `table` from an index on, if the table of this name is pinned.
     ///
     /// # Errors
     /// As [`Catalog::check_pins`].
@@ -30,8 +30,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Checks that `bytes` of a table can be pinned in addition to all other pinned tables, replacing the table of that
-    /// name.
+    /// Checks that `bytes` of the table `name` can be pinned in addition to all other pinned tables.
     ///
     /// # Errors
     /// `OverLimit`, with sizes.

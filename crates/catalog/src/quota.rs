@@ -1,19 +1,20 @@
-//! Quotas of tenants in a data directory.
+//! Disk quotas of tenants.
 //!
-//! The quota limits the encoded size of the newest versions. Other space (the log, versions that are still read, dead
-//! parts of segments) is not under the tenant's control, and savings by compression are not counted.
+//! The quota limits the encoded bytes of the newest table versions. Other space is not counted, because the tenant
+//! cannot control it: the log, older versions that are still read, dead parts of segments. Savings by compression are
+//! not counted either.
 
 use super::{Catalog, CatalogState};
 use farpool_memory::size_text;
 use farpool_model::{Error, Result, TableName, TenantName};
 use std::collections::BTreeMap;
 
-/// Most encoded bytes of the tables of each tenant that has such a limit.
+/// Maximum encoded bytes of the tables of each tenant that has a quota.
 pub(super) type DiskQuotas = BTreeMap<TenantName, u64>;
 
 impl Catalog {
-    /// Limits the encoded bytes of a tenant's tables in a data directory; `None` lifts the limit. Tables above a
-    /// lowered limit stay.
+    /// Sets the maximum encoded bytes of a tenant's tables in a data directory; `None` removes the quota. Tables stay
+    /// even if they exceed a lowered quota.
     pub fn set_disk_quota(&self, tenant: &TenantName, bytes: Option<u64>) {
         let mut quotas = self.disk_quotas.write();
         match bytes {
@@ -22,11 +23,11 @@ impl Catalog {
         }
     }
 
-    /// Checks that the tenant's tables may be on disk when the table `name` has `bytes` encoded bytes. A change is
-    /// checked against the `state` it is made in: of two at once, each could fit where both do not.
+    /// Checks that the tenant's tables stay within its quota if the table `name` has `bytes` encoded bytes. Called with
+    /// the `state` that the change is made in, because of two concurrent changes each could fit alone.
     ///
     /// # Errors
-    /// `OverLimit` where they would be more than the tenant's quota, and more than they are now.
+    /// `OverLimit` if the tables would exceed the quota and take more than now.
     pub(super) fn check_disk(
         &self,
         state: &CatalogState,

@@ -1,4 +1,4 @@
-//! Changes and deletions of rows: a new version in which other row groups replace those that held the rows.
+//! Updates and deletions of rows: a new table version in which other row groups replace those that had the rows.
 
 use super::changes::{Change, ChangeKind, Splice};
 use super::state::Expected;
@@ -9,17 +9,17 @@ use farpool_model::{Error, LoadId, Result, TableInfo, TableName, TenantName, Ver
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Replacements by position of the row group in the table; `None` where no row is left.
+/// Replacements of row groups, by their index in the table; `None` for a row group without remaining rows.
 type RowGroupsAt = BTreeMap<usize, Option<Arc<RowGroup>>>;
 
 impl Catalog {
-    /// Makes a version of a table, for the change with the id `load`, in which `groups` take the place of the row
-    /// groups at the same positions in `base`, its version `version`; `None` removes a row group. Rows that were
-    /// appended since stay as they are: the change is ordered before them (snapshot isolation, Berenson et al., *A
+    /// Creates a version of a table in which `groups` replace the row groups with the same indexes in `base`, its
+    /// version `version`; `None` removes a row group. `load` is the id of the change. Rows that were appended since
+    /// `version` stay as they are, because the change is ordered before them (snapshot isolation, Berenson et al., *A
     /// Critique of ANSI SQL Isolation Levels*, SIGMOD 1995).
     ///
     /// # Errors
-    /// `NotFound`; `Stale` when a change other than appends was made since; `OverLimit` when memory is short.
+    /// `NotFound`; `Stale` if a change other than appends was made since; `OverLimit` if memory is short.
     pub fn replace_row_groups(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -46,8 +46,8 @@ impl Catalog {
         }
     }
 
-    /// Returns the splices by which `groups`, at their positions in `base`, come into `newest`, which has the rows of
-    /// `base` and perhaps appended ones.
+    /// Returns the splices that replace row groups of `newest` by `groups`, whose indexes are those of `base`. `newest`
+    /// has the rows of `base` and perhaps appended ones.
     fn splices(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -100,8 +100,8 @@ impl Catalog {
         Ok(splices)
     }
 
-    /// Returns `group` without its first rows, which come from the base: the rest was appended and merged
-    /// with them.
+    /// Returns `group` without its first rows, which are those of the base; the others were appended and merged with
+    /// them.
     fn without_first(
         &self,
         tenant: &TenantName,

@@ -12,18 +12,18 @@ use farpool_model::{Error, ErrorKind, Result, SchemaName, TableName, TenantName,
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names that clients of SQL expect to belong to the engine.
+/// Schema names that SQL clients expect to belong to the query engine.
 const RESERVED: [&str; 2] = ["information_schema", "pg_catalog"];
 
-/// Names that the error about a schema that is not empty shows.
+/// Maximum number of names in the error about a schema that is not empty.
 const NAMES_SHOWN: usize = 5;
 
 impl Catalog {
-    /// Creates a schema.
+    /// Creates a schema. The returned [`Commit`] is durable later.
     ///
     /// # Errors
-    /// `Exists` when there is one of this name; `Invalid` when the name is reserved; `OverLimit` when the
-    /// tenant has too many.
+    /// `Exists` if there is one of this name; `Invalid` if the name is reserved; `OverLimit` if the tenant has too
+    /// many.
     pub fn create_schema(self: &Arc<Self>, tenant: &TenantName, schema: &SchemaName) -> Result<Commit<()>> {
         if RESERVED.contains(&schema.as_str()) {
             let message = format!("the schema name {:?} is reserved", schema.as_str());

@@ -1,20 +1,22 @@
-//! The names of a catalog in two versions: as of the latest change, and as readers see them.
+//! The names of a catalog in two versions: the newest ones, and the ones that readers see.
 //!
 //! A change is applied to the newest names at once, and later changes are checked against these. Readers see it only
-//! once its record in the log is durable, so that nothing they have read can be lost. Without a log both versions are
+//! when its record in the log is durable, so that nothing they have read can be lost. Without a log both versions are
 //! always equal.
 //!
-//! Three numbers describe how far a catalog is, each a count of records of its log ([`farpool_disk::ChangeLog`]):
-//! - *last*, of those that were appended: the newest names have their changes;
-//! - *committed*, of those that no failure takes back: the visible names have their changes, and their callers were
+//! Three positions describe the progress of a catalog, each a number of records of its log
+//! ([`farpool_disk::ChangeLog`]):
+//! - *last*: these records were appended, and the newest names have their changes;
+//! - *committed*: no failure can lose these records. The visible names have their changes, and their callers were
 //!   answered ([`CatalogState::durable_records`]);
-//! - *durable*, of those that are synced on this node.
+//! - *durable*: these records are synced on this node.
 //!
-//! For a node by itself, committed and durable are the same. For one of several, a record is committed once a majority
-//! has it, and the last ones may be cut off ([`CatalogState::cut_off`]): the newest names go back to the visible ones.
+//! For a single node, committed and durable are the same. With several nodes, a record is committed when a majority has
+//! it, and uncommitted records at the end may be removed ([`CatalogState::cut_off`]): the newest names then become
+//! equal to the visible ones.
 //!
 //! Example: table `t` is dropped, and the record is not durable yet. A reader still finds `t`; a second drop fails,
-//! since the newest names do not have it. If power is lost now, `t` is there after the restart, as the reader saw it.
+//! because the newest names do not have it. If power is lost now, `t` is there after the restart, as the reader saw it.
 //!
 //! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one
 //! of a table, a view, and a load that is about to create a table.
@@ -28,42 +30,43 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-/// The tables and views of all tenants, and the changes under way to the disk.
+/// The tables and views of all tenants, and the changes that are on their way to the disk.
 #[derive(Debug, Default)]
 pub(super) struct CatalogState {
     pub newest: Names,
     pub visible: Names,
     /// Changes that are in the log and not durable yet, oldest first.
     waiting: VecDeque<PendingChange>,
-    /// Number of records of the log that are committed: whose changes are visible.
+    /// Number of records of the log that are committed, so that their changes are visible.
     pub durable_records: u64,
-    /// Why no further change becomes durable.
+    /// Error of the log after which no further change becomes durable; `None` while it works.
     failure: Option<Error>,
     pub versions_made: u64,
-    /// Names of tables that are about to be created, each with the number of its claim.
+    /// Names of tables that loads are about to create, each with the id of its claim (`claims.rs`).
     pub claims: BTreeMap<TenantName, BTreeMap<TableName, u64>>,
     pub claims_made: u64,
-    /// Loads with an id that are durable, of a catalog with a log.
+    /// Outcomes of durable loads that had an id. Empty for a catalog without a log.
     pub loads: BTreeMap<TenantName, Loads>,
 }
 
 /// The latest loads of a tenant that had an id.
 #[derive(Clone, Debug, Default)]
 pub struct Loads {
-    /// Versions that they made, oldest first.
+    /// Versions that the loads created, oldest first.
     pub latest: VecDeque<(LoadId, LoadedVersion)>,
-    /// The newest version of one that is forgotten; 0 when none is.
+    /// The newest version of a load whose outcome was forgotten; 0 if none was.
     pub forgotten: u64,
 }
 
-/// Called when a change is durable, or cannot become so.
+/// Callback with the outcome of a change, called when the change is durable or cannot become durable.
 pub(super) type Wake = Box<dyn FnOnce(Result<()>) + Send>;
 
 struct PendingChange {
-    /// The number of the change's record.
+    /// Sequence number of the change's record in the log.
     number: u64,
     effect: Effect,
-    /// Behind a lock only because callbacks need not be shared among threads, and the state is.
+    /// Callbacks of the change. The lock is only needed because the state is shared among threads and callbacks cannot
+    /// be.
     wakes: Mutex<Vec<Wake>>,
 }
 
@@ -71,15 +74,16 @@ struct PendingChange {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected {
     Anything,
-    /// Neither a table, nor a view, nor a claim of the name exists.
+    /// There is no table, view or claim of the name.
     Nothing,
-    /// The name is still claimed under this number.
+    /// The claim to the name has this id.
     Claim(u64),
     Version(Version),
 }
 
 impl CatalogState {
-    /// Makes a change; it is visible at once, or once the record `number` is durable.
+    /// Applies a change. It is visible at once, or when record `number` is durable. Returns replaced values, which the
+    /// caller must drop outside the lock.
     pub fn make(&mut self, effect: Effect, number: Option<u64>) -> Replaced {
         let last = self.waiting.back().map(|last| last.number);
         assert!(
@@ -96,8 +100,8 @@ impl CatalogState {
         replaced
     }
 
-    /// Makes the changes of the first `count` records visible. Returns the callbacks to be called, and the replaced
-    /// values.
+    /// Makes the changes of the first `count` records visible. Returns the callbacks that the caller must call, and
+    /// replaced values that it must drop outside the lock.
     pub fn durable(&mut self, count: u64) -> (Vec<Wake>, Replaced) {
         let (mut wakes, mut replaced) = (Vec::new(), Replaced::new());
         // Versions replaced by an append share their row groups with its result, and are cheap to drop.
@@ -145,8 +149,8 @@ impl CatalogState {
         if is_taken { self.check(tenant, name, Expected::Nothing) } else { Ok(()) }
     }
 
-    /// Forgets the changes that are not visible, since their records are no longer in the log: the newest names become
-    /// the visible ones. Returns the callbacks to be called, and the values that went.
+    /// Removes the changes that are not visible, because their records were removed from the log: the newest names
+    /// become equal to the visible ones. Returns the callbacks that the caller must call, and the removed values.
     pub fn cut_off(&mut self) -> (Vec<Wake>, Replaced) {
         let gone = mem::replace(&mut self.newest, self.visible.clone());
         let waiting = mem::take(&mut self.waiting);
@@ -155,14 +159,14 @@ impl CatalogState {
         (wakes.into_iter().flatten().collect(), vec![Box::new((gone, effects))])
     }
 
-    /// Discards the changes that are not durable. Returns the callbacks to be called.
+    /// Discards the changes that are not durable. Returns the callbacks that the caller must call with the error.
     pub fn failed(&mut self, error: &Error) -> Vec<Wake> {
         self.failure = Some(error.clone());
         self.waiting.drain(..).flat_map(|made| made.wakes.into_inner()).collect()
     }
 
-    /// Calls `wake` once record `number` is durable. If the outcome is known already, returns `wake` with it, for the
-    /// caller to call outside the lock.
+    /// Registers `wake` to be called when record `number` is durable. If the outcome is known already, returns `wake`
+    /// with the outcome instead, and the caller must call it outside the lock.
     pub fn when_durable(&mut self, number: u64, wake: Wake) -> Option<(Wake, Result<()>)> {
         if number < self.durable_records {
             return Some((wake, Ok(())));
@@ -187,7 +191,7 @@ impl CatalogState {
         self.newest.find(tenant, name).ok_or_else(|| self.not_found(&self.newest, tenant, name))
     }
 
-    /// Returns the state of a table that readers see.
+    /// Returns the state of a table as readers see it.
     pub fn visible(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
         self.visible.find(tenant, name).ok_or_else(|| self.not_found(&self.visible, tenant, name))
     }
@@ -244,7 +248,7 @@ impl CatalogState {
 }
 
 impl Loads {
-    /// Adds loads, and forgets the oldest beyond the limit.
+    /// Adds outcomes of loads, and forgets the oldest beyond the limit.
     pub(super) fn add(&mut self, loads: Vec<(LoadId, LoadedVersion)>) {
         self.latest.extend(loads);
         while self.latest.len() > limits::LOAD_OUTCOMES_MAX

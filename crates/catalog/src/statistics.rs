@@ -8,7 +8,7 @@ use farpool_columns::Encoder;
 use farpool_model::{Error, Result, TableName, TableStatistics, TenantName};
 use std::sync::Arc;
 
-/// Statistics of a table version that a caller waits for.
+/// Statistics of a table version whose profile is still being computed.
 #[derive(Debug)]
 pub struct AwaitedStatistics {
     name: TableName,
@@ -17,15 +17,15 @@ pub struct AwaitedStatistics {
 }
 
 impl AwaitedStatistics {
-    /// Returns the profile to be computed first.
+    /// Returns the profile that must be computed first.
     pub fn profile(&self) -> &AwaitedProfile {
         &self.profile
     }
 
-    /// Returns the statistics, once the profile is settled.
+    /// Returns the statistics. The profile must be settled: complete or failed.
     ///
     /// # Errors
-    /// `OverLimit` when the pool has no room for the profile.
+    /// `OverLimit` if the pool has no room for the profile.
     pub fn get(&self) -> Result<TableStatistics> {
         self.profile.outcome().map_err(|error| error.at(self.name.as_str()))?;
         Ok(self.current.statistics(&self.name))
@@ -33,12 +33,12 @@ impl AwaitedStatistics {
 }
 
 impl Catalog {
-    /// Returns the statistics of the current version of a table. Where they are not known yet, computes them
-    /// on the calling thread, with the catalog's helpers; this blocks, so the thread must not be one that
-    /// others wait for.
+    /// Returns the statistics of the current version of a table. If they are not known yet, computes them on the
+    /// calling thread and the catalog's helper threads, and blocks until they are complete; the thread must therefore
+    /// not be one that other requests wait for.
     ///
     /// # Errors
-    /// `NotFound`, with the names of existing tables; `Invalid` for one that is encrypted in memory; `OverLimit` when
+    /// `NotFound`, with the names of existing tables; `Invalid` for a table that is encrypted in memory; `OverLimit` if
     /// the pool has no room for the profile, or memory for computing it was short for too long.
     pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
         let awaited = self.await_statistics(tenant, name, Box::new(|| {}))?;
@@ -61,8 +61,8 @@ impl Catalog {
         Ok(AwaitedStatistics { name: name.clone(), current, profile: AwaitedProfile::new(tap, wake) })
     }
 
-    /// Returns the statistics known so far for `columns` of the current version of a table, without the states of other
-    /// columns and without moments.
+    /// Returns the statistics known so far for `columns` of the current version of a table. The states of other columns
+    /// and the moments are left out.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing tables; `Invalid` for a column that the table does not have.
@@ -88,8 +88,7 @@ impl Catalog {
         Tap::new(self.next_chore(), tenant.clone(), schema.clone(), self.background.clone(), account)
     }
 
-    /// Returns the current version with a tap over all its rows; makes a new tap if there is none, or it has
-    /// failed.
+    /// Returns the current version with a tap over all its rows. Creates a tap if there is none, or if it has failed.
     fn tapped(&self, tenant: &TenantName, name: &TableName) -> Result<(Current, Arc<Tap>)> {
         let mut current = self.state.read().visible(tenant, name)?.clone();
         if let Some(tap) = current.tap_of_all().filter(|tap| !tap.has_failed()) {
@@ -129,8 +128,8 @@ impl Catalog {
     }
 }
 
-/// Returns the error of a request for the profile of a table that is encrypted in memory: the profile would reveal
-/// values.
+/// Returns the error of a request for the profile of a table that is encrypted in memory. There is none, because it
+/// would reveal values.
 fn no_profile(name: &TableName) -> Error {
     let message = format!("table {:?} is encrypted in memory, and has no profile", name.as_str());
     Error::invalid(message).advise("ask for what you need by a query")

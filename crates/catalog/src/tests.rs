@@ -29,7 +29,7 @@ fn profiled_by(bytes_limit: usize, background: Arc<dyn Background>) -> Arc<Catal
     Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap(), Arc::new(Two), background))
 }
 
-/// A background that works on each chore at once, on a thread of its own.
+/// Background that runs each chore at once, on a new thread.
 #[derive(Debug)]
 struct Threads;
 
@@ -45,7 +45,7 @@ impl Background for Threads {
     fn rows_came(&self) {}
 }
 
-/// Helpers with two threads: the caller's and one more.
+/// Helper threads: two, the caller's and one more.
 #[derive(Debug)]
 pub(super) struct Two;
 
@@ -79,7 +79,8 @@ fn bytes_used(catalog: &Catalog) -> u64 {
     catalog.pool().usage().bytes_used
 }
 
-/// Waits until at most `bytes` are used: a worker may still hold a column of a profile that was dropped.
+/// Blocks until at most `bytes` of the pool are used, because a worker may still hold a column of a profile that was
+/// dropped.
 fn await_free(catalog: &Catalog, bytes: u64) {
     for _ in 0..60_000 {
         if bytes_used(catalog) <= bytes {

@@ -1,4 +1,4 @@
-//! Views: names that stand for the text of a query, which the store does not parse.
+//! Views: names for the text of a query, which the catalog does not parse.
 
 use super::changes::{Change, ChangeKind};
 use super::names::Names;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct StoredView {
     view: View,
-    /// Memory for the view's name and text.
+    /// Reservation of working memory for the view's name and text.
     _held: Option<Reservation>,
 }
 
@@ -41,12 +41,11 @@ impl Catalog {
         }
     }
 
-    /// Stores a view; with `replace`, replaces one of the same name.
+    /// Stores a view; with `replace`, replaces a view of the same name.
     ///
     /// # Errors
-    /// `Exists` when a view of the name exists and `replace` is false, or a table of the name exists or a
-    /// load is about to create one; `OverLimit` when the tenant has too many views, or no memory for this
-    /// one.
+    /// `Exists` if a view of the name exists and `replace` is false, if a table of the name exists, or if a load is
+    /// about to create one; `OverLimit` if the tenant has too many views, or if there is no memory for this one.
     pub fn create_view(
         self: &Arc<Self>,
         tenant: &TenantName,
@@ -77,10 +76,10 @@ impl Catalog {
 }
 
 impl StoredView {
-    /// Stores a view with the memory that it takes, if there is a budget.
+    /// Reserves the memory that a view takes, if memory is accounted for.
     ///
     /// # Errors
-    /// `OverLimit` when there is no memory for it.
+    /// `OverLimit` if there is no memory for it.
     pub fn new(view: View, mut held: Option<Reservation>) -> Result<StoredView> {
         if let Some(held) = &mut held {
             held.try_grow(limits::VIEW_OVERHEAD_BYTES + view.name().as_str().len() + view.text().len())?;

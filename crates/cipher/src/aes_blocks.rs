@@ -1,7 +1,8 @@
 //! AES of independent blocks, many at once, by the `aes` crate.
 //!
-//! CBC cannot encrypt a block before its predecessor in the chain, so that a single chain uses a fraction of the
-//! processor's AES unit. Independent chains are therefore encrypted side by side, a block of each in turn.
+//! CBC cannot encrypt a block before the previous block of the same chain, so that a single chain uses only a fraction
+//! of the processor's AES unit. Independent chains (CBC messages) are therefore encrypted side by side, one block of
+//! each in turn.
 
 use crate::cipher::START_BYTES;
 use crate::locked::Locked;
@@ -11,15 +12,15 @@ use farpool_model::{Error, Result};
 
 type Block = Array<u8, U16>;
 
-/// Number of chains that are encrypted side by side: enough for the widest units, which take 64 blocks at once.
+/// Number of chains that are encrypted side by side: enough for the widest AES units, which take 64 blocks at once.
 const CHAINS: usize = 64;
 
-/// Number of blocks of each chain that are copied next to those of the others, and back after encryption. Encrypting
-/// them in place is half as fast: chains of some KiB have their blocks in the same sets of the L1 cache, which has
-/// eight ways.
+/// Number of blocks of each chain that are copied to a buffer where blocks of different chains are adjacent, and copied
+/// back after encryption. Encryption in place is half as fast, because chains of some KiB have their blocks in the same
+/// sets of the L1 cache, which has eight ways.
 const STRIP_BLOCKS: usize = 16;
 
-/// An expanded key of one of three sizes.
+/// The key schedule of AES for one of three key sizes.
 pub(crate) enum BlockKey {
     Aes128(Locked<Aes128>),
     Aes192(Locked<Aes192>),
@@ -44,7 +45,7 @@ impl BlockKey {
         }
     }
 
-    /// Encrypts each block of `data` by itself; bytes behind the last whole one stay.
+    /// Encrypts each block of `data` independently; bytes after the last whole block stay unchanged.
     pub fn encrypt(&self, data: &mut [u8]) {
         self.encrypt_blocks(Array::slice_as_chunks_mut(data).0);
     }
@@ -59,7 +60,8 @@ impl BlockKey {
         }
     }
 
-    /// Encrypts consecutive chains of `chain_bytes` each, whole blocks, in `data`; each chain has its own start.
+    /// Encrypts consecutive chains of `chain_bytes` each (whole blocks) in `data`. Each chain has its own
+    /// initialization vector in `starts`.
     pub fn encrypt_chains(&self, starts: &[[u8; START_BYTES]], chain_bytes: usize, data: &mut [u8]) {
         let mut strip = [Block::default(); CHAINS * STRIP_BLOCKS];
         for (starts, chains) in starts.chunks(CHAINS).zip(data.chunks_mut(CHAINS * chain_bytes)) {

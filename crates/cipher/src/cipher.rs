@@ -6,29 +6,31 @@ use crate::lc::{AesKey, GcmKey};
 use farpool_model::{Error, ErrorKind, Result, Tier};
 use std::fmt;
 
-/// Bytes of a nonce of GCM.
+/// Bytes of a GCM nonce.
 pub const GCM_NONCE_BYTES: usize = 12;
 
-/// Bytes of the start of CTR and CBC: a block of AES.
+/// Bytes of the initial counter block of CTR and of the initialization vector of CBC: one AES block.
 pub const START_BYTES: usize = 16;
 
-/// Bytes of a tag of GCM.
+/// Bytes of a GCM tag.
 pub const TAG_BYTES: usize = 16;
 
-/// Authentication tag: detects changes of the data or their associated data.
+/// Authentication tag, by which changes of the data or their associated data are detected.
 pub type Tag = [u8; TAG_BYTES];
 
 /// Block cipher mode of AES (NIST SP 800-38A and 38D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Encrypts and authenticates; the nonce has [`GCM_NONCE_BYTES`].
+    /// Encrypts and authenticates. The nonce has [`GCM_NONCE_BYTES`].
     Gcm,
-    /// Encrypts without authentication: an attacker who can change the ciphertext can invert any bit of the data. The
-    /// start is the first value of the counter.
+    /// Encrypts without authentication: an attacker who can change the ciphertext can invert any bit of the data.
+    /// Starts with an initial counter block.
     Ctr,
-    /// Encrypts whole blocks, and does not authenticate. For measuring and exchange.
+    /// Encrypts whole blocks, without authentication. For measurements and for data exchange. Starts with an
+    /// initialization vector.
     Cbc,
-    /// Encrypts whole blocks each by itself, so that equal ones stay equal. For measuring and exchange; has no start.
+    /// Encrypts each whole block independently, so that equal blocks stay equal. For measurements and for data
+    /// exchange. Has no initialization vector.
     Ecb,
 }
 
@@ -36,7 +38,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Gcm, Mode::Ctr, Mode::Cbc, Mode::Ecb];
 
-    /// Returns the mode of a tier.
+    /// Returns the mode that a tier uses.
     pub const fn of(tier: Tier) -> Mode {
         match tier {
             Tier::Fast => Mode::Ctr,
@@ -44,7 +46,8 @@ impl Mode {
         }
     }
 
-    /// Returns the bytes of the nonce or initial block, which must differ between messages.
+    /// Returns the bytes of the nonce, the initial counter block or the initialization vector, which must differ
+    /// between messages under one key.
     pub const fn start_bytes(self) -> usize {
         match self {
             Mode::Gcm => GCM_NONCE_BYTES,
@@ -53,7 +56,7 @@ impl Mode {
         }
     }
 
-    /// Returns whether changes of the bytes are noticed.
+    /// Returns whether the mode authenticates data, so that changes are noticed.
     pub const fn authenticates(self) -> bool {
         matches!(self, Mode::Gcm)
     }
@@ -74,7 +77,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A key for one mode. Threads share it.
+/// A cipher: a mode and a key schedule for it, in locked memory. Threads may share it.
 #[derive(Debug)]
 pub struct Cipher {
     mode: Mode,
@@ -90,10 +93,10 @@ enum Keys {
 }
 
 impl Cipher {
-    /// Expands a key of 128, 192 or 256 bits for `mode`.
+    /// Computes the key schedule of a key of 128, 192 or 256 bits for `mode`.
     ///
     /// # Errors
-    /// `Invalid` where the key has another length; `OverLimit` where the process may not lock more memory.
+    /// `Invalid` if the key has another length; `OverLimit` if the process may not lock more memory.
     pub fn new(mode: Mode, key: &Secret) -> Result<Cipher> {
         let key = key.bytes();
         if !matches!(key.len(), 16 | 24 | 32) {
@@ -112,11 +115,12 @@ impl Cipher {
         Ok(Cipher { mode, keys })
     }
 
-    /// Encrypts `data` in place. `start` must differ for each message under one key, except that ECB has none. Returns
-    /// the tag where the mode has one: of `data` and of `associated`, which is not encrypted.
+    /// Encrypts `data` in place. `start` is the nonce, initial counter block or initialization vector, and must differ
+    /// for each message under one key; it is empty for ECB. Returns the tag of `data` and of `associated`, which is not
+    /// encrypted; `None` if the mode has no tag.
     ///
     /// # Errors
-    /// `Invalid` where the lengths of `start` or `data` are not those of the mode, or `associated` is not empty
+    /// `Invalid` if the lengths of `start` or `data` are not those of the mode, or if `associated` is not empty
     /// although the mode does not authenticate.
     pub fn encrypt(&self, start: &[u8], associated: &[u8], data: &mut [u8]) -> Result<Option<Tag>> {
         self.check(associated, data)?;
@@ -135,8 +139,8 @@ impl Cipher {
     /// Decrypts `data` in place.
     ///
     /// # Errors
-    /// `Corrupt`, and zeros in `data`, where the tag is not theirs; `Invalid` as [`Cipher::encrypt`], or where a tag is
-    /// given to a mode that has none, or none to one that has.
+    /// `Corrupt`, with zeros in `data`, if the tag does not match; `Invalid` as for [`Cipher::encrypt`], and if a tag
+    /// is given for a mode without tags, or none for a mode with tags.
     pub fn decrypt(&self, start: &[u8], associated: &[u8], data: &mut [u8], tag: Option<&Tag>) -> Result<()> {
         self.check(associated, data)?;
         match (&self.keys, tag) {
@@ -157,10 +161,11 @@ impl Cipher {
         Ok(())
     }
 
-    /// Decrypts `encrypted` into `data`, which has its length, for the modes of tiers: GCM and CTR.
+    /// Decrypts `encrypted` into `data`, which must have the same length. Only for the modes that tiers use, GCM and
+    /// CTR.
     ///
     /// # Errors
-    /// As [`Cipher::decrypt`]; `Invalid` for other modes and lengths.
+    /// Errors of [`Cipher::decrypt`]; `Invalid` for other modes or if the lengths differ.
     pub fn decrypt_to(
         &self,
         start: &[u8],
@@ -189,11 +194,12 @@ impl Cipher {
         }
     }
 
-    /// Encrypts many chains of CBC at once: `data` is one behind the other, as many as there are `starts`, all of one
-    /// length. The result is that of [`Cipher::encrypt`] of each, several times as fast.
+    /// Encrypts many messages in CBC mode at once. `data` has as many messages as there are `starts`, one after the
+    /// other and all of the same length. The result is the same as from one call of [`Cipher::encrypt`] per message,
+    /// several times as fast.
     ///
     /// # Errors
-    /// `Invalid` where the mode is another, or the chains are not all of one length of whole blocks.
+    /// `Invalid` for another mode, or if the messages are not whole blocks of the same length.
     pub fn encrypt_chains(&self, starts: &[[u8; START_BYTES]], data: &mut [u8]) -> Result<()> {
         let Keys::Cbc { chains, .. } = &self.keys else {
             return Err(Error::invalid(format!("chains belong to CBC, and this is {}", self.mode)));

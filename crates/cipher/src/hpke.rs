@@ -1,11 +1,12 @@
-//! Hybrid public key encryption (RFC 9180) of the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all
-//! four modes: with and without a key that the sender proves to have, and with and without a secret that both know.
+//! Hybrid public key encryption (RFC 9180) with the suite DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, in all
+//! four modes: with and without authentication of the sender by its private key, and with and without a pre-shared
+//! secret.
 //!
-//! A [`Context`] has no counter, unlike that of the RFC: the caller numbers the messages, each number once. Threads can
-//! thus encrypt messages of one stream in parallel, and several streams of numbers need no second context.
+//! Unlike in the RFC, a [`Context`] has no message counter: the caller numbers the messages and must use each number
+//! once. Threads can therefore encrypt messages of one stream in parallel, and several streams need no second context.
 //!
 //! Rejected: `rustls::crypto::hpke` has only the mode without authentication, encrypts in order and copies each
-//! message; the crate `hpke` has all modes, but encrypts in order and with an AES of its own. AWS-LC's own HPKE lacks
+//! message; the crate `hpke` has all modes, but encrypts in order and with its own AES. AWS-LC's own HPKE lacks
 //! pre-shared keys and is not in `aws-lc-sys`. This file implements the key schedule of the RFC, sections 4.1 and 5.1,
 //! with AWS-LC's functions.
 //!
@@ -23,26 +24,26 @@ use std::path::Path;
 /// Bytes of private and public keys, and of the encapsulated key that the receiver needs to decrypt messages.
 pub const KEY_BYTES: usize = 32;
 
-/// The longest `info`, and name of a shared secret.
+/// Maximum bytes of `info`, and of the name of a pre-shared secret.
 pub const INFO_BYTES_MAX: usize = 256;
 
-/// Bytes of the keys of AES.
+/// Bytes of an AES key.
 const AES_KEY_BYTES: usize = 16;
 
 /// Bytes of a key extracted by HKDF.
 const DIGEST_BYTES: usize = 32;
 
-/// DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM in the registry of the RFC.
+/// Ids of DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM in the registry of the RFC.
 const KEM: [u8; 2] = [0x00, 0x20];
 const KDF: [u8; 2] = [0x00, 0x01];
 const AEAD: [u8; 2] = [0x00, 0x01];
 
-/// The public half of a key, which may be shown to anybody.
+/// A public key. It is not secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(pub [u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// Reads 64 hexadecimal digits, as [`PublicKey`] is shown; `None` where it is something else.
+    /// Parses 64 hexadecimal digits, the form in which [`PublicKey`] is displayed; `None` for any other text.
     pub fn from_hex(text: &str) -> Option<PublicKey> {
         let mut bytes = [0; KEY_BYTES];
         let digits = text.as_bytes();
@@ -69,14 +70,14 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// A private key, and the public one that belongs to it.
+/// A private key, with the public key that belongs to it.
 pub struct PrivateKey {
     secret: Secret,
     public: PublicKey,
 }
 
 impl PrivateKey {
-    /// Draws a key.
+    /// Draws a random key.
     ///
     /// # Errors
     /// As [`Secret::random`].
@@ -84,10 +85,10 @@ impl PrivateKey {
         PrivateKey::new(Secret::random(KEY_BYTES)?)
     }
 
-    /// Takes 32 bytes as a key: every such secret is one.
+    /// Creates a key from 32 bytes, which may have any value.
     ///
     /// # Errors
-    /// `Invalid` where there are more or fewer.
+    /// `Invalid` for another length.
     pub fn new(secret: Secret) -> Result<PrivateKey> {
         let bytes = secret.bytes();
         let key = bytes.try_into().map_err(|_| {
@@ -106,17 +107,17 @@ impl PrivateKey {
         PrivateKey::new(read_key_file(path, "node key")?)
     }
 
-    /// Returns the public half.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Returns the key itself, to be put into a file that only its owner may read.
+    /// Returns the secret bytes of the key, to be written to a file that only its owner may read.
     pub fn bytes(&self) -> &[u8] {
         self.secret.bytes()
     }
 
-    /// Writes the shared secret of this key and `public` to `out`, at offset `at`.
+    /// Writes the Diffie-Hellman shared secret of this key and `public` to `out`, at offset `at`.
     fn agree(&self, public: &PublicKey, out: &mut Secret, at: usize) -> Result<()> {
         let key = self.secret.bytes().try_into().map_err(|_| Error::internal("a key of another length"))?;
         let room = out.bytes_mut().get_mut(at..at + KEY_BYTES).and_then(|room| room.try_into().ok());
@@ -134,23 +135,25 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Authentication of the sender. `K` is its private key at the sender, the public one at the receiver.
+/// Authentication of the sender. `K` is the private key of the sender at the sender, and its public key at the
+/// receiver.
 #[derive(Debug)]
 pub struct Authentication<'a, K> {
-    /// A key that the sender has.
+    /// Key of the sender; `None` for no authentication by a key.
     pub key: Option<&'a K>,
-    /// A secret that both parties have, of at least 32 unguessable bytes (RFC 9180, section 9.5), and its name.
+    /// Pre-shared secret of both parties, of at least 32 unguessable bytes (RFC 9180, section 9.5), and its name;
+    /// `None` for no authentication by a secret.
     pub shared: Option<(&'a Secret, &'a [u8])>,
 }
 
 impl<K> Authentication<'_, K> {
-    /// Returns the number of the mode.
+    /// Returns the mode's number in the RFC.
     fn mode(&self) -> u8 {
         u8::from(self.shared.is_some()) | u8::from(self.key.is_some()) << 1
     }
 }
 
-/// The keys of one sender's messages to one receiver.
+/// The keys for messages from one sender to one receiver.
 #[derive(Debug)]
 pub struct Context {
     key: Secret,
@@ -158,13 +161,12 @@ pub struct Context {
 }
 
 impl Context {
-    /// Sets up a sender of messages for the holder of the private key of `receiver`. `info`, of at most
-    /// [`INFO_BYTES_MAX`], must be the same at both parties. Also returns the encapsulated key, which the receiver
-    /// needs.
+    /// Creates the context of a sender, whose messages only the owner of the private key for `receiver` can decrypt.
+    /// `info`, of at most [`INFO_BYTES_MAX`], must be the same at both parties. Also returns the encapsulated key,
+    /// which the receiver needs.
     ///
     /// # Errors
-    /// `Invalid` where `receiver` is no key that can be encrypted for; `OverLimit` where the process may not lock more
-    /// memory.
+    /// `Invalid` if `receiver` is not a valid public key; `OverLimit` if the process may not lock more memory.
     pub fn sender(
         receiver: &PublicKey,
         info: &[u8],
@@ -189,11 +191,10 @@ impl Context {
         Ok((ephemeral.public, Context::schedule(by.mode(), &agreed, &parties, info, by.shared)?))
     }
 
-    /// Sets up the receiver of messages from a sender created by [`Context::sender`], with the encapsulated key that it
-    /// returned.
+    /// Creates the context of the receiver, from the encapsulated key that [`Context::sender`] returned at the sender.
     ///
     /// # Errors
-    /// Errors of [`Context::sender`]. A wrong sender is detected only by its messages.
+    /// Errors of [`Context::sender`]. A wrong sender is detected only when its first message is decrypted.
     pub fn receiver(
         receiver: &PrivateKey,
         encapsulated: &PublicKey,
@@ -210,7 +211,7 @@ impl Context {
         Context::schedule(by.mode(), &agreed, &parties, info, by.shared)
     }
 
-    /// Returns the key schedule: section 4.1 for the shared secret, section 5.1 for the rest.
+    /// Computes the key schedule: section 4.1 for the shared secret, section 5.1 for the rest.
     fn schedule(
         mode: u8,
         agreed: &Secret,
@@ -239,16 +240,16 @@ impl Context {
         Ok(Context { key, base_nonce })
     }
 
-    /// Expands the key, which then takes a kilobyte of locked memory in place of 64 bytes.
+    /// Computes the AES key schedule for messages, which takes a kilobyte of locked memory instead of 64 bytes.
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock more memory.
+    /// `OverLimit` if the process may not lock more memory.
     pub fn expand(&self) -> Result<Messages> {
         Ok(Messages { cipher: Cipher::new(Mode::Gcm, &self.key)?, base_nonce: self.base_nonce })
     }
 }
 
-/// Encrypts and decrypts the messages of a [`Context`]. Threads share it.
+/// Encrypts and decrypts the messages of a [`Context`]. Threads may share it.
 #[derive(Debug)]
 pub struct Messages {
     cipher: Cipher,
@@ -256,8 +257,8 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Encrypts `data` in place as the message of this number, which no other message of the context may have, and
-    /// returns the tag of it and of `associated`.
+    /// Encrypts `data` in place as message `number`, and returns the tag of `data` and `associated`. No other message
+    /// of the context may have this number, because the nonce is made from it.
     ///
     /// # Errors
     /// Fails only on a bug.
@@ -266,11 +267,11 @@ impl Messages {
         tag.ok_or_else(|| Error::internal("messages are authenticated"))
     }
 
-    /// Decrypts the message of this number in place.
+    /// Decrypts message `number` in place.
     ///
     /// # Errors
-    /// `Corrupt`, and zeros in `data`, where it was changed, has another number or other associated data, or is of
-    /// another sender.
+    /// `Corrupt`, with zeros in `data`, if the message was changed, has another number or other associated data, or is
+    /// from another sender.
     pub fn open(&self, number: u64, associated: &[u8], data: &mut [u8], tag: &Tag) -> Result<()> {
         self.cipher.decrypt(&self.nonce(number), associated, data, Some(tag))
     }
@@ -284,7 +285,7 @@ impl Messages {
     }
 }
 
-/// A name in front of all labels.
+/// Prefix of all labels (section 4).
 const VERSION: &[u8] = b"HPKE-v1";
 
 /// Implements `LabeledExtract` of section 4.

@@ -1,4 +1,4 @@
-//! Keys of any kind, in locked memory.
+//! Secret keys of any kind, in locked memory.
 
 use crate::lc;
 use crate::locked::Slot;
@@ -6,16 +6,16 @@ use farpool_model::{Error, Result};
 use std::fmt;
 use zeroize::Zeroize;
 
-/// Bytes of a [`Salt`]: enough that two nodes restored from one backup never draw the same salt.
+/// Bytes of a [`Salt`]: enough that two nodes restored from the same backup never draw the same salt.
 pub const SALT_BYTES: usize = 32;
 
-/// Random input that makes a derived key differ from all others.
+/// Random input of a key derivation, because of which each derived key is different.
 pub type Salt = [u8; SALT_BYTES];
 
-/// Draws a salt.
+/// Draws a random salt.
 ///
 /// # Errors
-/// `Internal` where the system gives no random bytes.
+/// `Internal` if the system provides no random bytes.
 pub fn random_salt() -> Result<Salt> {
     let mut salt = [0; SALT_BYTES];
     lc::random(&mut salt)?;
@@ -27,16 +27,16 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     lc::sha256(bytes)
 }
 
-/// Bytes of a key, in locked memory. Wiped when dropped, and not shown by `Debug`.
+/// Bytes of a secret key, in locked memory. Wiped when dropped, and not shown by `Debug`.
 pub struct Secret {
     slot: Slot,
 }
 
 impl Secret {
-    /// Takes over the bytes of a key, up to 64, and wipes where they come from.
+    /// Creates a secret from up to 64 bytes, and wipes the given bytes.
     ///
     /// # Errors
-    /// `Invalid` where they are too many; `OverLimit` where the process may not lock more memory.
+    /// `Invalid` if there are more bytes; `OverLimit` if the process may not lock more memory.
     pub fn take(bytes: &mut [u8]) -> Result<Secret> {
         let mut secret = Secret::zero(bytes.len())?;
         secret.slot.copy_from_slice(bytes);
@@ -44,17 +44,18 @@ impl Secret {
         Ok(secret)
     }
 
-    /// Draws a key.
+    /// Draws a random key of `bytes` bytes.
     ///
     /// # Errors
-    /// As [`Secret::take`], and `Internal` where the system gives no random bytes.
+    /// As [`Secret::take`]; `Internal` if the system provides no random bytes.
     pub fn random(bytes: usize) -> Result<Secret> {
         let mut secret = Secret::zero(bytes)?;
         lc::random(&mut secret.slot)?;
         Ok(secret)
     }
 
-    /// Derives a key by HKDF-SHA-256 (RFC 5869): `salt` distinguishes uses, `purpose` kinds of use.
+    /// Derives a key of `bytes` bytes by HKDF-SHA-256 (RFC 5869). `salt` distinguishes the uses of a kind (such as
+    /// files), and `purpose` the kinds of use.
     ///
     /// # Errors
     /// As [`Secret::take`].
@@ -64,7 +65,7 @@ impl Secret {
         Ok(derived)
     }
 
-    /// Returns a name of the key that identifies it without revealing it: may be shown to anybody if the key is
+    /// Returns a name that identifies the key without revealing it. It may be shown to anybody if the key is
     /// unguessable.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! The calls of AWS-LC: the only module that knows its types.
+//! Calls of AWS-LC. No other module uses its types.
 //!
-//! Contexts are made in locked memory, where the library keeps expanded keys within them and nothing elsewhere. They do
-//! not change after they were made, so that threads share them.
+//! Contexts are created in locked memory. The library keeps key schedules inside the contexts and nowhere else.
+//! Contexts do not change after their creation, so that threads may share them.
 
 #![expect(unsafe_code, reason = "functions of a C library are called")]
 
@@ -23,7 +23,8 @@ pub(crate) fn random(bytes: &mut [u8]) -> Result<()> {
     }
 }
 
-/// Fills `out` with bytes that depend on all arguments, and tell nothing of `secret` (RFC 5869 with SHA-256).
+/// Fills `out` with bytes derived from all arguments, which reveal nothing about `secret` (HKDF, RFC 5869, with
+/// SHA-256).
 pub(crate) fn hkdf_sha256(secret: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) -> Result<()> {
     // SAFETY: pointers and lengths are those of slices; the digest is static.
     let derived = unsafe {
@@ -50,7 +51,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest
 }
 
-/// Performs the first half of HKDF (RFC 5869) with SHA-256: extracts the randomness of `secret` to the key `out`.
+/// Computes the first half of HKDF (RFC 5869) with SHA-256: extracts the randomness of `secret` into the key `out`.
 pub(crate) fn hkdf_extract(salt: &[u8], secret: &[u8], out: &mut [u8; 32]) -> Result<()> {
     let mut bytes = 0;
     // SAFETY: pointers and lengths are those of slices; the output is as long as the digest, which is static.
@@ -68,7 +69,7 @@ pub(crate) fn hkdf_extract(salt: &[u8], secret: &[u8], out: &mut [u8; 32]) -> Re
     if extracted == OK && bytes == out.len() { Ok(()) } else { Err(refused("deriving a key")) }
 }
 
-/// Returns the second half of HKDF with SHA-256: fills `out` with bytes that depend on `key` and `info`.
+/// Computes the second half of HKDF with SHA-256: fills `out` with bytes derived from `key` and `info`.
 pub(crate) fn hkdf_expand(key: &[u8], info: &[u8], out: &mut [u8]) -> Result<()> {
     // SAFETY: pointers and lengths are those of slices; the digest is static.
     let expanded = unsafe {
@@ -85,7 +86,7 @@ pub(crate) fn hkdf_expand(key: &[u8], info: &[u8], out: &mut [u8]) -> Result<()>
     if expanded == OK { Ok(()) } else { Err(refused("deriving a key")) }
 }
 
-/// Returns the public key of a private one for X25519 (RFC 7748).
+/// Returns the X25519 public key of a private key (RFC 7748).
 pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
     let mut public = [0; 32];
     // SAFETY: both have the 32 bytes of a key.
@@ -93,8 +94,8 @@ pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
     public
 }
 
-/// Writes the shared secret of a private and a public key of X25519 to `out`; returns false if the public key is of low
-/// order, so that every private key yields zeros.
+/// Writes the X25519 shared secret of a private and a public key to `out`. Returns false if the public key is of low
+/// order, for which every private key yields zeros.
 pub(crate) fn x25519(private: &[u8; 32], public: &[u8; 32], out: &mut [u8; 32]) -> bool {
     // SAFETY: all have the 32 bytes of a key.
     let agreed = unsafe { lc::X25519(out.as_mut_ptr(), private.as_ptr(), public.as_ptr()) };
@@ -104,10 +105,10 @@ pub(crate) fn x25519(private: &[u8; 32], public: &[u8; 32], out: &mut [u8; 32]) 
     agreed == OK
 }
 
-/// A key for AES-GCM with a nonce of 96 bits and a tag of 128.
+/// An AES-GCM key schedule for nonces of 96 bits and tags of 128 bits.
 #[derive(Debug)]
 pub(crate) struct GcmKey {
-    /// An `EVP_AEAD_CTX`, which must not move.
+    /// An `EVP_AEAD_CTX`, which must not be moved.
     context: Slot,
 }
 
@@ -134,7 +135,7 @@ impl GcmKey {
         self.context.as_ptr().cast()
     }
 
-    /// Encrypts `data` in place and returns the tag of it and of `associated`.
+    /// Encrypts `data` in place and returns the tag of the ciphertext and of `associated`.
     pub fn seal(
         &self,
         nonce: &[u8; GCM_NONCE_BYTES],
@@ -165,7 +166,7 @@ impl GcmKey {
         if sealed == OK && tag_bytes == TAG_BYTES { Ok(tag) } else { Err(refused("encrypting")) }
     }
 
-    /// Decrypts `data` in place; `false`, and zeros in `data`, where the tag is not that of it and of `associated`.
+    /// Decrypts `data` in place. Returns false, with zeros in `data`, if the tag does not match.
     pub fn open(
         &self,
         nonce: &[u8; GCM_NONCE_BYTES],
@@ -177,7 +178,7 @@ impl GcmKey {
         unsafe { self.open_at(nonce, associated, data.as_ptr(), data, tag) }
     }
 
-    /// Decrypts as [`GcmKey::open`] does, from other memory of the same length.
+    /// Decrypts as [`GcmKey::open`] does, from another buffer of the same length.
     pub fn open_to(
         &self,
         nonce: &[u8; GCM_NONCE_BYTES],
@@ -232,7 +233,7 @@ impl Drop for GcmKey {
     }
 }
 
-/// A key of AES for one direction, expanded.
+/// An AES key schedule for one direction, encryption or decryption.
 #[derive(Debug)]
 pub(crate) struct AesKey {
     /// An `AES_KEY`.
@@ -265,13 +266,14 @@ impl AesKey {
         self.schedule.as_ptr().cast()
     }
 
-    /// Encrypts or decrypts `data` in place in counter mode, which is the same; the counter has all 128 bits.
+    /// Encrypts or decrypts `data` in place in counter mode, where both are the same operation. The counter has 128
+    /// bits.
     pub fn count(&self, start: &[u8; START_BYTES], data: &mut [u8]) {
         // SAFETY: input and output are the same slice, which the library allows.
         unsafe { self.count_at(start, data.as_ptr(), data) }
     }
 
-    /// Encrypts or decrypts as [`AesKey::count`] does, from other memory of the same length.
+    /// Encrypts or decrypts as [`AesKey::count`] does, from another buffer of the same length.
     pub fn count_to(&self, start: &[u8; START_BYTES], from: &[u8], data: &mut [u8]) {
         assert_eq!(from.len(), data.len(), "a message of another length than its data");
         // SAFETY: two slices of one length, of which nobody else has the second.
@@ -297,7 +299,8 @@ impl AesKey {
         zeroize::Zeroize::zeroize(&mut rest);
     }
 
-    /// Encrypts or decrypts `data`, whole blocks, in place as one chain, as the key was made for.
+    /// Encrypts (`encrypts`) or decrypts `data`, whole blocks, in place in CBC mode. The key schedule must be for the
+    /// same direction.
     pub fn chain(&self, start: &[u8; START_BYTES], data: &mut [u8], encrypts: bool) {
         let (mut start, pointer) = (*start, data.as_mut_ptr());
         let direction = if encrypts { lc::AES_ENCRYPT } else { lc::AES_DECRYPT };

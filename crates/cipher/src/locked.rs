@@ -1,10 +1,10 @@
-//! Memory for keys: never swapped out, in no core dump, not in a child process, and wiped when it is given back.
+//! Memory for keys: never swapped out, not in core dumps, not inherited by child processes, and wiped when it is freed.
 //!
-//! Slots of two sizes are cut out of regions that are mapped, locked and marked once and stay for the life of the
-//! process. A process may lock little memory without privileges (8 MiB on most systems, 64 KiB on some), so that keys
-//! that are kept are kept in short form; expanded ones are made when they are used.
+//! Slots of two sizes are allocated from regions that are mapped, locked and marked once and stay for the life of the
+//! process. A process without privileges may lock little memory (8 MiB on most systems, 64 KiB on some). Keys that are
+//! stored for long are therefore stored as raw bytes, and their key schedules are computed when they are used.
 //!
-//! Rejected: `memsec` and `secrecy` take a page or more for each key, which is past the limit with some thousand open
+//! Rejected: `memsec` and `secrecy` take a page or more for each key, which exceeds the limit with some thousand open
 //! files; `zeroize` alone leaves keys in swap and dumps.
 
 #![expect(unsafe_code, reason = "locked memory is handed out in slots")]
@@ -17,8 +17,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use zeroize::Zeroize;
 
-/// Bytes of the slots, and of the regions that they are cut from: most keys are short, and an expanded one has up to a
-/// kilobyte.
+/// Bytes of the two sizes of slots, and of the regions that they are allocated from. Reason: a raw key has at most 64
+/// bytes, and a key schedule up to a kilobyte.
 const SMALL_BYTES: usize = 64;
 const LARGE_BYTES: usize = 1024;
 const REGION_BYTES: usize = 16 << 10;
@@ -26,13 +26,13 @@ const REGION_BYTES: usize = 16 << 10;
 /// Free slots of each size.
 static FREE: [Mutex<Vec<Start>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
 
-/// The first byte of a free slot.
+/// Address of the first byte of a free slot.
 struct Start(NonNull<u8>);
 
 // SAFETY: nobody else has the slot.
 unsafe impl Send for Start {}
 
-/// Some bytes of locked memory, at a multiple of 64, zero at first.
+/// A slot of locked memory, aligned to 64 bytes; initially zero.
 pub(crate) struct Slot {
     start: NonNull<u8>,
     bytes: usize,
@@ -44,10 +44,10 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Takes a slot.
+    /// Allocates a slot of `bytes` bytes.
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock more memory.
+    /// `OverLimit` if the process may not lock more memory.
     pub fn new(bytes: usize) -> Result<Slot> {
         assert!(bytes <= LARGE_BYTES, "a slot of {bytes} bytes");
         let (class, slot_bytes) = class(bytes);
@@ -112,8 +112,8 @@ pub(crate) struct Locked<T> {
 }
 
 impl<T> Locked<T> {
-    /// Moves a value to locked memory. The copy on the stack is only overwritten by later calls: secrets that protect
-    /// data are created in their slot instead.
+    /// Moves a value to locked memory. The caller's copy on the stack is overwritten only by later calls, so that
+    /// secrets that protect data must be created in their slot instead.
     ///
     /// # Errors
     /// As [`Slot::new`].

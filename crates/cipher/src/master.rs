@@ -1,4 +1,4 @@
-//! The master key of a node: 32 bytes from a file, a variable of the environment, or a command.
+//! The master key of a node: 32 bytes from a file, an environment variable, or a command.
 
 use crate::keys::Secret;
 use crate::locked::Slot;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Bytes of a master key.
 pub const MASTER_KEY_BYTES: usize = 32;
 
-/// Bytes of the longest form of a key: hexadecimal digits, and an end of a line.
+/// Maximum bytes of the text form of a key: hexadecimal digits and a line end.
 const TEXT_BYTES: usize = 2 * MASTER_KEY_BYTES + 2;
 
 /// Bytes of the fingerprint that identifies a master key.
@@ -32,9 +32,9 @@ const FORMS: &str = "32 bytes (openssl rand 32), or 64 hexadecimal digits (opens
 pub enum KeySource {
     /// A file that only its owner may read.
     File(PathBuf),
-    /// The name of a variable of the environment that has 64 hexadecimal digits.
+    /// The name of an environment variable that has 64 hexadecimal digits.
     Variable(String),
-    /// A command for `sh -c` that writes the key to its standard output.
+    /// A command for `sh -c` that prints the key on its standard output.
     Command(String),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for KeySource {
     }
 }
 
-/// The key that wraps all others of a directory.
+/// The key that wraps (encrypts) all other keys of a data directory.
 pub struct MasterKey {
     secret: Secret,
     fingerprint: [u8; FINGERPRINT_BYTES],
@@ -83,10 +83,10 @@ impl MasterKey {
         }
     }
 
-    /// Makes a master key of 32 bytes.
+    /// Creates a master key from 32 bytes.
     ///
     /// # Errors
-    /// `Invalid` where there are more or fewer; `OverLimit` where the process may not lock more memory.
+    /// `Invalid` for another length; `OverLimit` if the process may not lock more memory.
     pub fn new(secret: Secret) -> Result<MasterKey> {
         if secret.bytes().len() != MASTER_KEY_BYTES {
             return Err(Error::invalid(format!("a master key of {} bytes", secret.bytes().len()))
@@ -123,7 +123,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the key that a text is; `None` where it is none.
+/// Parses a key: hexadecimal digits, or raw bytes if `takes_bytes`. Returns `None` if the text is no key.
 fn key_of(text: &[u8], takes_bytes: bool) -> Result<Option<Secret>> {
     let mut secret = Secret::zero(MASTER_KEY_BYTES)?;
     if takes_bytes && text.len() == MASTER_KEY_BYTES {
@@ -143,7 +143,7 @@ fn key_of(text: &[u8], takes_bytes: bool) -> Result<Option<Secret>> {
     Ok(Some(secret))
 }
 
-/// Fills `text` from the front and returns the number of bytes; no more are read.
+/// Reads until the end of the input or until `text` is full; returns the number of bytes read.
 fn read_all(mut from: impl Read, text: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     while read < text.len() {
@@ -157,8 +157,8 @@ fn read_all(mut from: impl Read, text: &mut [u8]) -> io::Result<usize> {
     Ok(read)
 }
 
-/// Reads a key of 32 bytes, or of 64 hexadecimal digits, from a file that only its owner may read. `what` names it in
-/// messages.
+/// Reads a key of 32 bytes, or of 64 hexadecimal digits, from a file that only its owner may read. `what` names the key
+/// in messages.
 pub(crate) fn read_key_file(path: &Path, what: &str) -> Result<Secret> {
     let mut text = Slot::new(TEXT_BYTES + 1)?;
     let read = read_file(path, what, &mut text)?;
@@ -240,7 +240,7 @@ fn read_command(command: &str, text: &mut [u8], wait: Duration) -> Result<usize>
     }
 }
 
-/// A command that ends with this, and all processes of its group.
+/// A running command. Dropping this kills all processes of its process group.
 struct RunningCommand {
     child: Child,
     is_done: bool,
@@ -270,7 +270,7 @@ impl Drop for RunningCommand {
     }
 }
 
-/// Reads as [`read_all`] does, until `deadline`.
+/// Reads as [`read_all`] does, but gives up at `deadline`.
 fn read_until(mut out: ChildStdout, text: &mut [u8], deadline: Instant) -> io::Result<usize> {
     let mut read = 0;
     while read < text.len() {

@@ -1,4 +1,4 @@
-//! Encryption of data in the memory of a process.
+//! Encryption of values of tables in the memory of a process.
 
 use crate::cipher::{Cipher, Mode, START_BYTES, Tag};
 use crate::keys::Secret;
@@ -6,8 +6,8 @@ use farpool_model::{Result, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A cipher under a key that was drawn for this process and is never stored. Its messages are numbered, so that no
-/// nonce is used twice.
+/// A cipher under a random key of this process that is never stored. Its messages are numbered, so that no nonce is
+/// used twice.
 #[derive(Debug)]
 pub struct MemoryCipher {
     tier: Tier,
@@ -15,7 +15,7 @@ pub struct MemoryCipher {
     messages: AtomicU64,
 }
 
-/// Nonce and tag of a message, needed to decrypt it.
+/// Nonce and authentication tag of a message, which are needed to decrypt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTag {
     number: u64,
@@ -23,34 +23,34 @@ pub struct MessageTag {
 }
 
 impl MemoryCipher {
-    /// Draws a key.
+    /// Draws a random key.
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock more memory.
+    /// `OverLimit` if the process may not lock more memory.
     pub fn new(tier: Tier) -> Result<Arc<MemoryCipher>> {
         let cipher = Cipher::new(Mode::of(tier), &Secret::random(tier.key_bytes())?)?;
         Ok(Arc::new(MemoryCipher { tier, cipher, messages: AtomicU64::new(0) }))
     }
 
-    /// Returns the tier of the cipher.
+    /// Returns the encryption tier.
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Encrypts `data` in place.
+    /// Encrypts `data` in place, and returns what is needed to decrypt it.
     ///
     /// # Errors
-    /// `Internal` where the cipher library refuses.
+    /// `Internal` if the cipher library fails.
     pub fn encrypt(&self, data: &mut [u8]) -> Result<MessageTag> {
         let number = self.messages.fetch_add(1, Ordering::Relaxed);
         let tag = self.cipher.encrypt(self.start(number, &mut [0; START_BYTES]), &[], data)?;
         Ok(MessageTag { number, tag })
     }
 
-    /// Decrypts the message of `message_tag` into `data`, which has its length.
+    /// Decrypts the message `encrypted` into `data`, which must have the same length.
     ///
     /// # Errors
-    /// `Corrupt` where it was changed and the tier notices that.
+    /// `Corrupt` if the message was changed and the tier authenticates data.
     pub fn decrypt(&self, message_tag: &MessageTag, encrypted: &[u8], data: &mut [u8]) -> Result<()> {
         let start = &mut [0; START_BYTES];
         self.cipher.decrypt_to(
@@ -62,8 +62,8 @@ impl MemoryCipher {
         )
     }
 
-    /// Returns the nonce of a message or, in CTR, the first value of its counter, which counts blocks in the second
-    /// half.
+    /// Returns the nonce of message `number` or, for CTR, the initial counter block, of which the second half counts
+    /// blocks.
     fn start<'a>(&self, number: u64, start: &'a mut [u8; START_BYTES]) -> &'a [u8] {
         start[..8].copy_from_slice(&number.to_be_bytes());
         &start[..Mode::of(self.tier).start_bytes()]

@@ -1,7 +1,8 @@
-//! Key ring: the keys wrapped by a master key, as they are stored. The master key itself is not stored.
+//! Key ring: the keys that are wrapped (encrypted) by a master key, in the form in which they are stored. The master
+//! key itself is not stored.
 //!
-//! A key may in turn wrap others ([`WrappedKey`]), as the key of a directory wraps those of its tenants, so that a
-//! change of the master key rewraps only the keys that it wraps itself.
+//! A key of the ring may wrap others ([`WrappedKey`]): the key of a data directory wraps those of its tenants. When the
+//! master key is changed, only the keys of the ring are wrapped again.
 //!
 //! Layout, all numbers little-endian: the format `u32`; the number of keys `u32`; the fingerprint of the master key, 8
 //! bytes; then each key.
@@ -28,11 +29,11 @@ impl KeyRing {
         KeyRing { fingerprint: *master.fingerprint_bytes(), entries: Vec::new() }
     }
 
-    /// Draws a key and wraps it under the master key.
+    /// Draws a random key and wraps it under the master key.
     ///
     /// # Errors
-    /// `Denied` where the master key is another than the ring was made with; `OverLimit` where there are too many keys;
-    /// those of [`WrappedKey::draw`].
+    /// `Denied` if `master` is not the master key of the ring; `OverLimit` if there are too many keys; errors of
+    /// [`WrappedKey::draw`].
     pub fn add(&mut self, master: &MasterKey, kind: KeyKind, tier: Tier) -> Result<WrappedKeyId> {
         self.check_master(master)?;
         if self.entries.len() >= WRAPPED_KEYS_MAX {
@@ -44,17 +45,17 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// Returns the first key of a kind, and its tier.
+    /// Returns the id and tier of the first key of a kind; `None` if there is none.
     pub fn first(&self, kind: KeyKind) -> Option<(WrappedKeyId, Tier)> {
         let entry = self.entries.iter().find(|entry| entry.kind() == kind)?;
         Some((entry.id(), entry.tier()))
     }
 
-    /// Unwraps a key.
+    /// Unwraps (decrypts) a key.
     ///
     /// # Errors
-    /// `Denied` where the master key is another than the ring was made with; `Corrupt` where an entry was changed;
-    /// `NotFound` where there is no such key.
+    /// `Denied` if `master` is not the master key of the ring; `Corrupt` if an entry was changed; `NotFound` if there
+    /// is no such key.
     pub fn unwrap(&self, master: &MasterKey, id: WrappedKeyId) -> Result<Secret> {
         self.check_master(master)?;
         let entry = self.entries.iter().find(|entry| entry.id() == id);
@@ -62,10 +63,10 @@ impl KeyRing {
         entry.open(entry.kind(), (WrappedKeyId::MASTER, master.secret()))
     }
 
-    /// Wraps the keys under `new`.
+    /// Returns a ring with the same keys, wrapped under `new`.
     ///
     /// # Errors
-    /// As [`KeyRing::unwrap`] of any key.
+    /// Errors of [`KeyRing::unwrap`] for any key.
     pub fn rotated(&self, old: &MasterKey, new: &MasterKey) -> Result<KeyRing> {
         self.check_master(old)?;
         let rotate = |entry: &WrappedKey| entry.rewrapped(old.secret(), new.secret());
@@ -73,12 +74,12 @@ impl KeyRing {
         Ok(KeyRing { fingerprint: *new.fingerprint_bytes(), entries })
     }
 
-    /// Returns the fingerprint of the master key, for comparison with others.
+    /// Returns the fingerprint of the master key, for comparison with [`MasterKey::fingerprint`].
     pub fn fingerprint(&self) -> String {
         hex(&self.fingerprint)
     }
 
-    /// Returns the ring as bytes.
+    /// Encodes the ring.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + WRAPPED_KEY_BYTES * self.entries.len());
         bytes.extend_from_slice(&FORMAT.to_le_bytes());

@@ -1,4 +1,4 @@
-//! System calls: memory that is locked, and commands that are waited for and ended.
+//! System calls: locked memory, and commands that are waited for and killed.
 
 #![expect(unsafe_code, reason = "these are system calls")]
 
@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 
-/// Opening a file with this does not wait for anybody.
+/// Flag for opening a file without blocking, for example on a named pipe without a writer.
 pub(crate) const OPEN_AT_ONCE: i32 = libc::O_NONBLOCK;
 
-/// Maps `bytes` of zeros that are not swapped out, in no dump, and zero in a child process.
+/// Maps `bytes` zero bytes that are not swapped out, not in core dumps, and zero in child processes.
 pub(crate) fn locked_region(bytes: usize) -> io::Result<NonNull<u8>> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address that the system chooses.
@@ -44,7 +44,8 @@ unsafe fn lock(start: *mut libc::c_void, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until something can be read, or the other end is closed; `false` where that takes longer than `wait`.
+/// Blocks until something can be read from `file` or its other end is closed; returns false if that takes longer than
+/// `wait`.
 pub(crate) fn wait_readable(file: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
     let mut waited = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let milliseconds = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX).max(1);
@@ -58,7 +59,7 @@ pub(crate) fn wait_readable(file: BorrowedFd<'_>, wait: Duration) -> io::Result<
     }
 }
 
-/// Ends all processes of a group.
+/// Kills all processes of a process group.
 pub(crate) fn kill_group(leader: u32) {
     if let Some(group) = i32::try_from(leader).ok().filter(|group| *group > 1) {
         // SAFETY: a signal to other processes.

@@ -1,9 +1,8 @@
-//! An allocator that overwrites freed memory, once a process has secrets.
+//! An allocator that overwrites freed memory after the process has got secrets.
 //!
-//! Values of encrypted tables are in the clear while they are processed: decrypted chunks, strings in hash tables,
-//! results in flight. They are in memory of the allocator like everything else, and nothing of them may remain when it
-//! is freed. Overwriting costs about as much as writing the memory once; before the first encrypted table, it costs one
-//! load of a flag.
+//! Values of encrypted tables are unencrypted while they are processed: decrypted chunks, strings in hash tables,
+//! results in flight. They are in ordinary allocated memory, and must not remain there after it is freed. Overwriting
+//! costs about as much as writing the memory once; before the first encrypted table, it costs one load of a flag.
 
 #![expect(unsafe_code, reason = "an allocator is wrapped")]
 

@@ -1,11 +1,11 @@
-//! A key that is encrypted under another one.
+//! Wrapped keys: keys that are encrypted under another key, their parent.
 //!
 //! Layout, [`WRAPPED_KEY_BYTES`]: kind, tier, two zeros; the id of the key and that of its parent, 16 bytes each, zeros
 //! for the master key; a salt of 32 bytes; the tag, 16; the key, 32. A key is encrypted by AES-256-GCM under a key that
 //! is derived from its parent and the salt; kind, tier and both ids are authenticated with it.
 //!
-//! AES key wrap (RFC 5649), which needs no salt, authenticates no associated data: a key of one kind could be put in
-//! the place of one of another.
+//! Rejected: AES key wrap (RFC 5649), which needs no salt but authenticates no associated data, so that a key of one
+//! kind could be put in the place of a key of another kind.
 
 use crate::cipher::{Cipher, GCM_NONCE_BYTES, Mode, TAG_BYTES, Tag};
 use crate::keys::{SALT_BYTES, Salt, Secret, random_salt};
@@ -19,14 +19,14 @@ const ASSOCIATED_BYTES: usize = 4 + 2 * ID_BYTES;
 /// Bytes of a wrapped key.
 pub const WRAPPED_KEY_BYTES: usize = ASSOCIATED_BYTES + SALT_BYTES + TAG_BYTES + KEY_BYTES;
 
-/// Purpose of a key.
+/// Purpose of a wrapped key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// All files of a data directory, and the keys of its tenants.
+    /// Encrypts all files of a data directory, and wraps the keys of its tenants.
     Directory,
-    /// The keys of a tenant's tables.
+    /// Wraps the keys of a tenant's tables.
     Tenant,
-    /// One table.
+    /// Encrypts the parts of one table.
     Table,
 }
 
@@ -34,12 +34,12 @@ impl KeyKind {
     const ALL: [KeyKind; 3] = [KeyKind::Directory, KeyKind::Tenant, KeyKind::Table];
 }
 
-/// The id of a wrapped key: random, and the same for as long as the key is there.
+/// The id of a wrapped key, drawn at random. It stays the same when the key is wrapped again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WrappedKeyId([u8; ID_BYTES]);
 
 impl WrappedKeyId {
-    /// The id that stands for the master key, which has none.
+    /// The id that stands for the master key.
     pub const MASTER: WrappedKeyId = WrappedKeyId([0; ID_BYTES]);
 
     /// Returns the id as bytes.
@@ -54,7 +54,7 @@ impl std::fmt::Debug for WrappedKeyId {
     }
 }
 
-/// A key, encrypted under its parent. `Debug` shows only data that are stored in files, too.
+/// A key that is encrypted under its parent. `Debug` shows only data that are stored in files, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrappedKey {
     kind: KeyKind,
@@ -67,10 +67,10 @@ pub struct WrappedKey {
 }
 
 impl WrappedKey {
-    /// Draws a key and wraps it under the key `under`, whose id is `parent`.
+    /// Draws a random key and wraps it under the key `under`, whose id is `parent`.
     ///
     /// # Errors
-    /// `OverLimit` where the process may not lock more memory; `Internal` where the system gives no random bytes.
+    /// `OverLimit` if the process may not lock more memory; `Internal` if the system provides no random bytes.
     pub fn draw(
         kind: KeyKind,
         tier: Tier,
@@ -83,11 +83,11 @@ impl WrappedKey {
         Ok((wrapped, key))
     }
 
-    /// Returns the key, which must be of this kind and wrapped under `under`, whose id is `parent`.
+    /// Returns the unwrapped key, which must be of this kind and wrapped under the key `under`, whose id is `parent`.
     ///
     /// # Errors
-    /// `Corrupt` where it is of another kind, has another parent, or was changed; `OverLimit` where the process may not
-    /// lock more memory.
+    /// `Corrupt` if it is of another kind, has another parent, or was changed; `OverLimit` if the process may not lock
+    /// more memory.
     pub fn open(&self, kind: KeyKind, (parent, under): (WrappedKeyId, &Secret)) -> Result<Secret> {
         if self.kind != kind || self.parent != parent {
             return Err(Error::corrupt(format!("key {:?} is in the place of another", self.id)));
@@ -110,7 +110,7 @@ impl WrappedKey {
         self.tier
     }
 
-    /// Returns the id of the key that it is wrapped under.
+    /// Returns the id of the parent, the key that this one is wrapped under.
     pub fn parent(&self) -> WrappedKeyId {
         self.parent
     }
@@ -177,7 +177,8 @@ impl WrappedKey {
         Ok(key)
     }
 
-    /// Returns the cipher of this one wrap: the salt is drawn for it.
+    /// Returns the cipher for this wrapped key, which is derived from the parent and the salt, and used for one message
+    /// only.
     fn cipher(&self, under: &Secret) -> Result<Cipher> {
         Cipher::new(Mode::Gcm, &under.derive(&self.salt, b"farpool wrapped key", MASTER_KEY_BYTES)?)
     }

@@ -1,4 +1,4 @@
-//! The compression codecs, with the name that users write and the number that files store for each.
+//! The compression codecs, with the name that users write and the code that files store for each.
 
 use std::fmt;
 
@@ -26,12 +26,12 @@ impl Codec {
         }
     }
 
-    /// Returns the codec with this name.
+    /// Returns the codec with this name; `None` for an unknown name.
     pub fn named(name: &str) -> Option<Codec> {
         Codec::ALL.into_iter().find(|codec| codec.name() == name)
     }
 
-    /// Returns the number that stands for the codec in files. 0 is never used, so that it can mean "not compressed".
+    /// Returns the code of the codec in files. 0 is never used, so that it can mean "not compressed".
     pub const fn code(self) -> u8 {
         match self {
             Codec::Lz4 => 1,
@@ -40,7 +40,7 @@ impl Codec {
         }
     }
 
-    /// Returns the codec with this number.
+    /// Returns the codec with this code; `None` for an unknown code.
     pub fn of_code(code: u8) -> Option<Codec> {
         Codec::ALL.into_iter().find(|codec| codec.code() == code)
     }

@@ -4,12 +4,12 @@ use crate::Codec;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::fmt;
 
-/// Compression levels. Higher levels save little and take at least twice as long
+/// Compression levels. Higher levels save few bytes and take at least twice as long
 /// (`docs/decisions/2026-11-25-compression-on-disk.md`).
 const ZSTD_LEVEL: i32 = 1;
 const DEFLATE_LEVEL: i32 = 1;
 
-/// Block compressor; keeps the context of each codec between blocks.
+/// Compresses blocks. The context of each codec is reused for later blocks.
 #[derive(Default)]
 pub struct Compressor {
     lz4: Option<CompressTable>,
@@ -24,16 +24,16 @@ impl fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// Creates a compressor. The context of a codec is allocated lazily, with its first block.
+    /// Creates a compressor. The context of a codec is allocated at its first block.
     pub fn new() -> Compressor {
         Compressor::default()
     }
 
-    /// Compresses `data`, replacing the contents of `out`, and returns true if the result takes at most `most` bytes.
-    /// Otherwise returns false and leaves `out` with unspecified contents.
+    /// Compresses `data` into `out`, whose contents are replaced. Returns true if the result has at most `most` bytes;
+    /// otherwise returns false, and `out` has unspecified contents.
     ///
     /// Example: with `most = data.len() - 1`, false means that compression saves nothing, and the caller stores `data`
-    /// as is.
+    /// uncompressed.
     pub fn compress(&mut self, codec: Codec, data: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
         let room = match codec {
             // `lz4_flex` demands its worst case as output space, even if the result is short.
@@ -53,7 +53,8 @@ impl Compressor {
         }
     }
 
-    /// Returns `None` if the result does not fit into `out` or the library cannot allocate memory.
+    /// Compresses `data` into `out` and returns the number of bytes; `None` if the result does not fit or the library
+    /// cannot allocate memory.
     fn compress_into(&mut self, codec: Codec, data: &[u8], out: &mut [u8]) -> Option<usize> {
         match codec {
             Codec::Lz4 => {

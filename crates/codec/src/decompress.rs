@@ -4,7 +4,7 @@ use crate::Codec;
 use farpool_model::{Error, Result};
 use std::fmt;
 
-/// Block decompressor; keeps the context of each codec between blocks.
+/// Decompresses blocks. The context of each codec is reused for later blocks.
 #[derive(Default)]
 pub struct Decompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
@@ -18,16 +18,17 @@ impl fmt::Debug for Decompressor {
 }
 
 impl Decompressor {
-    /// Creates a decompressor. The context of a codec is allocated lazily, with its first block.
+    /// Creates a decompressor. The context of a codec is allocated at its first block.
     pub fn new() -> Decompressor {
         Decompressor::default()
     }
 
-    /// Decompresses `data` into `plain`. The result must have exactly the length of `plain`.
+    /// Decompresses `data` into `plain`, which must have exactly the length of the uncompressed data.
     ///
     /// # Errors
-    /// Fails with `Corrupt` if `data` does not decompress to exactly `plain.len()` bytes; `plain` then has unspecified
-    /// contents. Success does not prove that the bytes are those that were compressed: that takes a checksum or a tag.
+    /// `Corrupt` if `data` does not decompress to exactly `plain.len()` bytes; `plain` then has unspecified contents.
+    /// Success does not prove that the bytes are those that were compressed: only a checksum or an authentication tag
+    /// does.
     pub fn decompress(&mut self, codec: Codec, data: &[u8], plain: &mut [u8]) -> Result<()> {
         let bytes = match codec {
             Codec::Lz4 => lz4_flex::block::decompress_into(data, plain).ok(),

@@ -1,12 +1,12 @@
-//! Compression of blocks of bytes whose length is known: DEFLATE (RFC 1951), LZ4 (its block format) and Zstandard (RFC
-//! 8878) behind one interface.
+//! Compression of blocks of bytes: DEFLATE (RFC 1951), LZ4 (block format) and Zstandard (RFC 8878) behind one
+//! interface. The caller stores the uncompressed length of each block.
 //!
-//! Contexts are allocated when a codec is first used and reused for every later block.
+//! Contexts are allocated when a codec is first used and reused for later blocks.
 //!
 //! Invariant: decompression writes to the destination only, takes time linear in the lengths of its input and of the
 //! destination, and fails unless the output fills the destination exactly. Example: a block that was compressed from
-//! 100 bytes is an error with a destination of 99 bytes and with one of 101 bytes. A corrupt length can thus neither
-//! overflow the destination nor leave old bytes at its end.
+//! 100 bytes is an error with a destination of 99 bytes and with one of 101 bytes. A corrupted length can therefore
+//! neither overflow the destination nor leave old bytes at its end.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! Compression of parts in blocks. A block is compressed and then encrypted, if there is a key, while it is in the CPU
-//! cache.
+//! Compression of the parts of a segment in blocks. A block is compressed and then, in an encrypted segment, encrypted
+//! while it is in the CPU cache.
 //!
-//! The blocks of a part follow one another without gaps. A block that does not shrink is stored as is, which its stored
-//! length reveals. The *table* of a part, in the directory of its segment, has two fields for each block: the stored
-//! length as `u32`, and the check, which is a checksum of the stored bytes or the tag. Every block but the last has
-//! [`BLOCK_BYTES`] plain bytes.
+//! The blocks of a part follow one another without gaps. A block that does not shrink is stored uncompressed, which is
+//! recognized by its stored length. The *block table* of a part, in the directory of its segment, has two fields for
+//! each block: the stored length as `u32`, and the check, which is a checksum of the stored bytes or an authentication
+//! tag. Every block but the last has [`BLOCK_BYTES`] uncompressed bytes.
 //!
 //! The associated data of a block name its part, its index and the number of blocks, so that blocks can be neither
 //! swapped nor left out. Example: with equal blocks 0 and 1, storing block 1 in place of block 0 still fails
@@ -20,47 +20,52 @@ use farpool_model::{Error, ErrorKind, Result, limits};
 use std::cell::RefCell;
 use std::io;
 
-/// Plain bytes of a block; part of the format. Larger blocks save one or two percent, but no longer fit into the L2
+/// Uncompressed bytes per block; part of the format. Larger blocks save one or two percent, but do not fit into the L2
 /// cache together with their output.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 
-/// A block must shrink by one part in this many, or it is stored as is: less is not worth the time of decompression.
+/// Divisor: a block is stored compressed only if it shrinks by at least 1/16. Reason: a smaller saving is not worth the
+/// time of decompression.
 const SAVED_PART: usize = 16;
 
-/// Stored bytes that are read with one call.
+/// Approximate stored bytes that are read with one call.
 const WINDOW_BYTES: usize = 512 << 10;
 
 const LENGTH_BYTES: usize = 4;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Description of the compressed data of a part.
+/// Description of a part that is compressed in blocks: codec and block table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub codec: Codec,
-    /// Index of the part in order of addition, in an encrypted segment.
+    /// Index of the part in the order in which parts were added, from which nonces are made in an encrypted segment.
     pub place: u32,
-    /// Stored length and check of each block; see the module documentation.
+    /// Block table: stored length and check of each block; see the module documentation.
     pub table: Vec<u8>,
 }
 
-/// Cipher and identity of one part, with which its blocks are authenticated.
+/// Cipher and identity of one part, by which its blocks are encrypted and authenticated.
 pub(crate) struct BlockCipher<'a> {
+    /// Cipher of the part; `None` in a plain segment, whose blocks have checksums.
     pub cipher: Option<&'a Cipher>,
-    /// Id of the table's key, if the cipher is made from it.
+    /// Id of the table's encryption key, if the cipher is made from that key.
     pub table: Option<WrappedKeyId>,
-    /// Number of the segment, and number of the part.
+    /// Id of the segment.
     pub segment: u64,
+    /// Id of the column chunk.
     pub part: u64,
+    /// Index of the part in the order in which parts were added.
     pub place: u32,
+    /// Number of blocks of the part.
     pub count: usize,
 }
 
-/// Reason why blocks cannot be read.
+/// Reason why blocks of a part cannot be read.
 #[derive(Debug)]
 pub(crate) enum BlockFailure {
-    /// Error of the file system, with the offset in the stored bytes.
+    /// Error of the file system, with the offset in the file.
     Unread(io::Error, u64),
-    /// Offset of a block whose stored bytes are damaged or tampered with.
+    /// Corrupted or tampered block, with its offset in the file.
     Damaged(u64),
     Other(Error),
 }
@@ -85,18 +90,18 @@ pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut CodecScratch) -> T) -> T {
     SCRATCH.with_borrow_mut(work)
 }
 
-/// Returns the number of blocks of a part with `bytes` plain bytes.
+/// Returns the number of blocks of a part with `bytes` uncompressed bytes.
 pub(crate) fn count(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK_BYTES)
 }
 
-/// Returns true if a part with `bytes` plain bytes may be compressed.
+/// Returns whether a part with `bytes` uncompressed bytes may be compressed: it is not empty, and not above the limit.
 pub(crate) fn may_be_packed(bytes: usize) -> bool {
     (1..=limits::PACKED_PART_BYTES_MAX).contains(&bytes)
 }
 
 impl BlockCipher<'_> {
-    /// Encrypts a block, if there is a cipher, and appends its length and check to the table.
+    /// Encrypts a block in place if there is a cipher, and appends its stored length and check to the block table.
     fn seal(&self, index: usize, stored: &mut [u8], table: &mut Vec<u8>) -> Result<()> {
         table.extend_from_slice(&u32_checked(stored.len()).to_le_bytes());
         match self.cipher {
@@ -109,7 +114,7 @@ impl BlockCipher<'_> {
         Ok(())
     }
 
-    /// Decrypts a block, if there is a cipher, and returns true if its check is right.
+    /// Decrypts a block in place if there is a cipher. Returns whether its checksum or tag is right.
     fn open(&self, index: usize, stored: &mut [u8], check: &[u8]) -> Result<bool> {
         let Some(cipher) = self.cipher else {
             return Ok(crc32fast::hash(stored).to_le_bytes() == *check);
@@ -129,12 +134,12 @@ impl BlockCipher<'_> {
 }
 
 impl Blocks {
-    /// Returns the length of an entry of the table.
+    /// Returns the bytes of an entry of the block table.
     pub fn entry_bytes(is_encrypted: bool) -> usize {
         LENGTH_BYTES + if is_encrypted { TAG_BYTES } else { CHECKSUM_BYTES }
     }
 
-    /// Compresses the bytes of `data` from `start` on in place, block by block, and leaves the stored bytes there.
+    /// Compresses the bytes of `data` from `start` on, block by block, and replaces them by the stored bytes.
     ///
     /// # Errors
     /// `Internal` if the cipher library fails.
@@ -168,8 +173,8 @@ impl Blocks {
         Ok(Blocks { codec, place: block_cipher.place, table })
     }
 
-    /// Checks that the table is consistent with the plain and stored lengths of a part, before any memory is allocated
-    /// for it.
+    /// Returns whether the block table is consistent with the uncompressed and stored lengths of a part. Checked before
+    /// memory for the part is allocated, so that a corrupted length cannot make a reader allocate too much.
     pub fn fit(&self, bytes: u64, bytes_stored: u64, is_encrypted: bool) -> bool {
         let plain = usize_saturating(bytes);
         let entry_bytes = Blocks::entry_bytes(is_encrypted);
@@ -197,10 +202,11 @@ impl Blocks {
         })
     }
 
-    /// Reads the blocks, which begin at `offset` of `file`, and decompresses them into `plain`.
+    /// Reads the blocks, which begin at `offset` of `file`, checks and decrypts them, and decompresses them into
+    /// `plain`.
     ///
     /// # Errors
-    /// Fails if bytes cannot be read, are damaged, or were tampered with.
+    /// Fails if bytes cannot be read, are corrupted, or were tampered with.
     pub fn unpack(
         &self,
         block_cipher: &BlockCipher<'_>,

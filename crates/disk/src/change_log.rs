@@ -1,20 +1,23 @@
-//! The interface of a log of changes, as a catalog and a store of keys use it.
+//! The interface of the log of changes that a catalog and a key-value store write to.
 
 use crate::log::{Log, Observer, ReservePolicy};
 use farpool_model::Result;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-/// A log that makes changes durable, in order. [`Log`] is that of a single node.
+/// A log that makes changes durable, in order. [`Log`] is the implementation for a single node.
 ///
-/// Three numbers describe it, each a count of records: *last* ([`ChangeLog::next_record`]) are appended; *committed*
-/// are those that no failure takes back, which the [`Observer`] is told; *durable* are those that are synced on this
-/// node. On a single node a record is committed once it is durable.
+/// Three positions describe a log, each a number of records. [`ChangeLog::next_record`] records are *appended*.
+/// *Committed* records cannot be lost by any failure; the [`Observer`] is notified of them. *Durable* records are
+/// synced on this node. On a single node a record is committed when it is durable; with replicas, more nodes may have
+/// to sync it.
 pub trait ChangeLog: Debug + Send + Sync {
-    /// Sets the observer; later calls have no effect. Call this before the first record is appended.
+    /// Sets the observer; later calls have no effect. Must be called before the first record is appended, because the
+    /// observer would miss it.
     fn observe(&self, observer: Box<dyn Observer>);
 
-    /// Appends a record as [`Log::try_append`] does: never waits for the disk.
+    /// Appends a record as [`Log::try_append`] does, without waiting for the disk. Returns its sequence number; `None`,
+    /// without appending, if the caller must call [`ChangeLog::make_room`] first.
     ///
     /// # Errors
     /// Errors of [`Log::try_append`].
@@ -41,16 +44,17 @@ pub trait ChangeLog: Debug + Send + Sync {
         }
     }
 
-    /// Returns how many bytes of records fit without more room, as [`Log::room`] does. Never blocks.
+    /// Returns the number of bytes of records that fit before [`ChangeLog::make_room`] is necessary, as [`Log::room`]
+    /// does. Never blocks.
     fn room(&self) -> u64;
 
-    /// Makes room for a record of `bytes` bytes, as [`Log::make_room`] does.
+    /// Blocks until there is room for a record of `bytes` bytes, as [`Log::make_room`] does.
     ///
     /// # Errors
     /// Errors of [`Log::make_room`].
     fn make_room(&self, bytes: usize, reserve_policy: ReservePolicy) -> Result<()>;
 
-    /// Blocks until record `number` and all records before it are committed.
+    /// Blocks until the record with sequence number `number` and all records before it are committed.
     ///
     /// # Errors
     /// Errors of [`Log::commit`].
@@ -62,54 +66,59 @@ pub trait ChangeLog: Debug + Send + Sync {
     /// Returns the number of bytes written to the log since it was opened.
     fn bytes_written(&self) -> u64;
 
-    /// Writes records until they are to stop coming, as [`Log::write_next`] does.
+    /// Blocks until records are buffered, and writes them; returns false if it must not be called again. See
+    /// [`Log::write_next`].
     fn write_next(&self) -> bool;
 
-    /// Notes once a second how many records are durable, as [`Log::keep_marked`] does.
+    /// Writes the durability mark once a second until the log is stopped. See [`Log::keep_marked`].
     fn keep_marked(&self);
 
-    /// Returns the number of records that are noted as durable, if known, as [`Log::records_marked`] does.
+    /// Returns the number of durable records according to the durability mark; `None` if it is not known. See
+    /// [`Log::records_marked`].
     fn records_marked(&self) -> Option<u64>;
 
-    /// Notes how many records are durable, as [`Log::mark`] does.
+    /// Writes the durability mark: the number of durable records. See [`Log::mark`].
     ///
     /// # Errors
-    /// Errors of the disk.
+    /// Errors of the file system.
     fn mark(&self) -> Result<()>;
 
-    /// Begins a new file, as [`Log::turn_over`] does.
+    /// Begins a new file, so that [`ChangeLog::forget_before`] can remove all records appended so far. See
+    /// [`Log::turn_over`].
     ///
     /// # Errors
     /// Errors of [`Log::turn_over`].
     fn turn_over(&self) -> Result<()>;
 
-    /// Removes records before `number` that are no longer needed, as [`Log::forget_before`] does.
+    /// Removes files that have only records before `number`, which the caller no longer needs. See
+    /// [`Log::forget_before`].
     ///
     /// # Errors
     /// Errors of [`Log::forget_before`].
     fn forget_before(&self, number: u64) -> Result<()>;
 
-    /// Makes [`ChangeLog::write_next`] and [`ChangeLog::keep_marked`] return.
+    /// Makes [`ChangeLog::write_next`] and [`ChangeLog::keep_marked`] return. Does not block.
     fn stop(&self);
 
-    /// Closes the log, as [`Log::close`] does.
+    /// Makes all records durable and refuses all calls afterwards, as [`Log::close`] does.
     ///
     /// # Errors
     /// Errors of [`Log::close`].
     fn close(&self) -> Result<()>;
 }
 
-/// Makes a log of changes over the log of a directory: by default, that log itself.
+/// Creates the change log of a node from the log of its directory. The default returns the log itself; a node with
+/// replicas wraps it.
 #[derive(Clone)]
 pub struct LogOver(Arc<dyn Fn(Log) -> Box<dyn ChangeLog> + Send + Sync>);
 
 impl LogOver {
-    /// Makes logs of changes with `log_of`.
+    /// Creates a factory that calls `log_of`.
     pub fn new(log_of: impl Fn(Log) -> Box<dyn ChangeLog> + Send + Sync + 'static) -> LogOver {
         LogOver(Arc::new(log_of))
     }
 
-    /// Returns the log of changes over `log`.
+    /// Returns the change log for the directory log `log`.
     pub fn over(&self, log: Log) -> Box<dyn ChangeLog> {
         (self.0)(log)
     }

@@ -13,12 +13,12 @@ use std::sync::{Arc, OnceLock};
 /// Compression policy for parts of segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionPolicy {
-    /// Compresses where that makes reading faster, by the codec that makes it fastest.
+    /// Compresses a part if that makes reading it faster, with the codec that makes it fastest.
     #[default]
     Auto,
     /// Never compresses.
     None,
-    /// Compresses with this codec wherever it saves bytes.
+    /// Compresses with this codec every part that becomes smaller.
     By(Codec),
 }
 
@@ -32,7 +32,7 @@ impl CompressionPolicy {
         }
     }
 
-    /// Returns the policy with this name.
+    /// Returns the policy with the name that users write; `None` for an unknown name.
     pub fn named(name: &str) -> Option<CompressionPolicy> {
         match name {
             "auto" => Some(CompressionPolicy::Auto),
@@ -47,25 +47,28 @@ impl CompressionPolicy {
 /// compresses better and decompresses faster.
 const DECOMPRESSED: [(Codec, f64); 2] = [(Codec::Zstd, 1.1e9), (Codec::Lz4, 2.4e9)];
 
-/// Share of the read time that compression must save at least, a margin because the rates are estimates.
+/// Minimum share of the read time that compression must save. It is a margin, because the rates are estimates.
 const SAVED_PART: f64 = 0.1;
 
-/// Parts below this length are never compressed: a device takes no longer for them than for one block.
+/// Minimum bytes of a part that may be compressed by cost. Reason: a device reads shorter parts in the time of one
+/// block.
 const TRIED_BYTES_MIN: usize = 16 << 10;
 
-/// Length of each of the two samples of a part from which the ratio is estimated.
+/// Bytes of each of the two samples of a part from which the compression ratio is estimated.
 const SAMPLE_BYTES: usize = 16 << 10;
 
-/// Compression policy of a directory, with its measured read rate.
+/// Chooses a codec for each part: the compression policy of a directory, with its measured read rate.
 #[derive(Debug)]
 pub struct CodecSelector {
     policy: CompressionPolicy,
-    /// Rate at which one thread reads the device, in bytes a second. Measured lazily; `None` inside if it cannot be.
+    /// Rate at which one thread reads the device, in bytes per second, measured at the first use; `None` inside if it
+    /// cannot be measured.
     read_rate: OnceLock<Option<f64>>,
 }
 
 impl CodecSelector {
-    /// Returns the codec for a part with these data, in a segment of `directory`; `None` to store it uncompressed.
+    /// Returns the codec for a part with these data in a segment of `directory`; `None` if it should be stored
+    /// uncompressed.
     pub(crate) fn choose(
         &self,
         directory: &dyn Directory,
@@ -86,8 +89,8 @@ impl CodecSelector {
     }
 }
 
-/// Returns the codec with the shortest read time, if that is clearly shorter than without compression. `share` returns
-/// the compressed length divided by the plain length for a codec.
+/// Returns the codec with which a byte of data is read fastest; `None` if no codec saves at least [`SAVED_PART`] of the
+/// time. `share` returns the compressed length divided by the uncompressed length for a codec.
 fn cheapest(read_rate: f64, share: &mut dyn FnMut(Codec) -> f64) -> Option<Codec> {
     let plain = (1.0 - SAVED_PART) / read_rate;
     let mut best: Option<(f64, Codec)> = None;
@@ -111,7 +114,8 @@ fn cheapest(read_rate: f64, share: &mut dyn FnMut(Codec) -> f64) -> Option<Codec
     best.map(|(_, codec)| codec)
 }
 
-/// Returns the ratio of a codec on two samples, at one third and at two thirds of `data`.
+/// Returns the compressed length divided by the uncompressed length, for two samples at one third and at two thirds of
+/// `data`.
 fn saved(compressor: &mut Compressor, codec: Codec, data: &[u8]) -> f64 {
     let (mut before, mut after) = (0, 0);
     let mut out = Vec::new();
@@ -125,14 +129,12 @@ fn saved(compressor: &mut Compressor, codec: Codec, data: &[u8]) -> f64 {
     after as f64 / before.max(1) as f64
 }
 
-/// Wraps a directory so that segments written from now on are compressed by this policy. Existing segments stay
-/// readable.
+/// Returns a view of a directory in which new segments are compressed by this policy. Existing segments stay readable.
 pub fn compressing(directory: Arc<dyn Directory>, policy: CompressionPolicy) -> Arc<dyn Directory> {
     let codec_selector = CodecSelector { policy, read_rate: OnceLock::new() };
     Arc::new(CompressingDirectory { inner: directory, codec_selector })
 }
 
-/// Directory with a compression policy.
 #[derive(Debug)]
 struct CompressingDirectory {
     inner: Arc<dyn Directory>,

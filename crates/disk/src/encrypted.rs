@@ -1,8 +1,8 @@
-//! Encrypted directories: the file with the wrapped keys, and opening it with the master key.
+//! Encrypted directories: the file with the wrapped keys, and opening the directory with the master key.
 //!
 //! The file [`KEYS`] is created before all others, and its presence marks the directory as encrypted. Every other file
-//! is marked, too: a plain file in an encrypted directory, and the reverse, is an error. Example: an attacker replaces
-//! the encrypted manifest with a plain one; the next start fails rather than reads it.
+//! is marked, too: a plain file in an encrypted directory is an error, and so is an encrypted file in a plain one.
+//! Example: an attacker replaces the encrypted manifest by a plain one; the next start fails instead of reading it.
 
 use crate::files::{Directory, failed, place};
 use crate::keys::Keys;
@@ -19,13 +19,13 @@ pub const KEYS: &str = "keys";
 /// Format of the file's contents.
 const FORMAT: u32 = 1;
 
-/// Unlocks `directory` with the master key if it is encrypted. An empty directory becomes an encrypted one if there is
-/// a master key and a tier in `new`.
+/// Returns `directory` with its keys if it is encrypted, and otherwise unchanged. An empty directory becomes an
+/// encrypted one if `master` and the tier `new` are given.
 ///
 /// # Errors
 /// `Denied` if the directory is encrypted and the master key is missing or wrong; `Invalid` if it is not encrypted and
-/// a master key is given, or if the tier does not authenticate; `Corrupt` if the wrapped keys are damaged or missing;
-/// those of the file system.
+/// a master key is given, or if the tier does not authenticate data; `Corrupt` if the wrapped keys are corrupted or
+/// missing; those of the file system.
 pub fn unlock(
     directory: Arc<dyn Directory>,
     master: Option<&MasterKey>,
@@ -43,8 +43,8 @@ pub fn unlock(
     Ok(Arc::new(EncryptedDirectory { inner: directory, keys }))
 }
 
-/// Wraps the keys of a directory under another master key and changes nothing else. After a crash one of the two master
-/// keys opens the directory, and the error with the other one says so.
+/// Wraps the keys of a directory under another master key, without encrypting anything else again. After a crash in
+/// between, one of the two master keys opens the directory, and the error for the other one says so.
 ///
 /// # Errors
 /// Errors of [`unlock`] with the old key.
@@ -64,7 +64,7 @@ fn ring(directory: &dyn Directory) -> Result<Option<KeyRing>> {
     KeyRing::from_bytes(&bytes).map(Some).map_err(|error| within(directory, error))
 }
 
-/// Creates the keys of a directory that has no files.
+/// Creates the keys of an empty directory, and stores them wrapped under the master key.
 fn begin(directory: &dyn Directory, master: &MasterKey, new: Option<Tier>) -> Result<KeyRing> {
     let names = directory.names().map_err(|error| failed(directory, "list", "files", &error))?;
     let others: Vec<&String> = names.iter().filter(|name| !is_of_keys(name)).collect();
@@ -109,7 +109,7 @@ pub(crate) fn not_encrypted(directory: &dyn Directory, name: &str) -> Error {
     Error::corrupt(message).advise("restore the directory from a backup")
 }
 
-/// Returns the error of a tampered file: its checksum is right and its tag is not.
+/// Returns the error for a file that was tampered with, whose checksum is right and whose authentication tag is wrong.
 pub(crate) fn changed(directory: &dyn Directory, name: &str, error: Error) -> Error {
     changed_in(&place(directory, name), error)
 }
@@ -127,7 +127,7 @@ fn changed_in(place: &str, error: Error) -> Error {
     Error::corrupt(message).advise("restore the directory from a backup")
 }
 
-/// A directory with its keys.
+/// An encrypted directory with its unwrapped keys.
 #[derive(Debug)]
 struct EncryptedDirectory {
     inner: Arc<dyn Directory>,

@@ -55,23 +55,24 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// Returns the directory's path or another description, for error messages.
     fn describe(&self) -> String;
 
-    /// Returns the name of file `name` in the directory that [`Directory::describe`] names, for error messages. Differs
-    /// from `name` in a view of a part of that directory.
+    /// Returns the name that file `name` has in the directory that [`Directory::describe`] names, for error messages.
+    /// It differs from `name` in a view such as [`prefixed`](fn@crate::prefixed), which hides a prefix.
     fn full_name(&self, name: &str) -> String {
         name.to_string()
     }
 
-    /// Returns the keys of an encrypted directory; `None` for a plain one.
+    /// Returns the encryption keys of an encrypted directory; `None` for a plain one.
     fn keys(&self) -> Option<&Keys> {
         None
     }
 
-    /// Returns the compression policy for parts of segments; `None` if they are not compressed.
+    /// Returns the selector that chooses a codec for each part of a segment; `None` if parts are not compressed.
     fn codec_selector(&self) -> Option<&CodecSelector> {
         None
     }
 
-    /// Measures the rate at which one thread reads the device, in bytes a second; `None` if that has no meaning.
+    /// Measures the rate at which one thread reads the device, in bytes per second; `None` for a directory without a
+    /// device. Takes some milliseconds.
     fn read_rate(&self) -> Option<f64> {
         None
     }
@@ -94,7 +95,8 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Asks the system to read the file ahead. Best effort.
     fn will_be_read(&self) {}
 
-    /// Writes all of `bytes` at `offset`. A failed call may have written a part.
+    /// Writes all of `bytes` at `offset`, and extends the file if necessary. A failed call may have written some of the
+    /// bytes.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -115,7 +117,8 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Failures?*, USENIX ATC 2020).
     fn sync(&self) -> io::Result<()>;
 
-    /// Tells the system that its cached pages of the file will not be read again soon. Best effort.
+    /// Tells the system that the file will not be read again soon, so that its pages may be dropped from the page
+    /// cache. Best effort.
     fn release(&self) {}
 }
 

@@ -1,30 +1,25 @@
-//! Heads of parts in memory. They have bounds and dictionary values of tables, and the heads of all segments are
-//! resident: in an encrypted directory they are encrypted in memory, too. Heads under the key of a table stay encrypted
-//! as on disk.
+//! Heads of parts: the metadata of column chunks, with bounds and dictionary values. The heads of all open segments are
+//! in memory. In an encrypted directory they are encrypted there, too; heads under the key of a table stay encrypted as
+//! they are on disk.
 
 use farpool_cipher::{MemoryCipher, MessageTag, Tag};
 use farpool_model::{Error, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Description of a part, apart from its data.
+/// Head of a part (the metadata of a column chunk) as it is held in memory.
 #[derive(Clone, Debug)]
 pub(crate) enum PartHead {
+    /// Unencrypted, in a plain directory.
     Clear(Vec<u8>),
-    Hidden {
-        cipher: Arc<MemoryCipher>,
-        message_tag: MessageTag,
-        bytes: Box<[u8]>,
-    },
+    /// Encrypted under a key of this process.
+    Hidden { cipher: Arc<MemoryCipher>, message_tag: MessageTag, bytes: Box<[u8]> },
     /// Encrypted under the key of the part's table, as in the file.
-    OfTable {
-        tag: Tag,
-        bytes: Box<[u8]>,
-    },
+    OfTable { tag: Tag, bytes: Box<[u8]> },
 }
 
 impl PartHead {
-    /// Encrypts the head with `cipher`, unless it is already encrypted.
+    /// Encrypts a clear head with `cipher`; returns other heads unchanged.
     pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<PartHead> {
         let PartHead::Clear(bytes) = self else { return Ok(self) };
         let mut bytes = bytes.into_boxed_slice();
@@ -32,6 +27,10 @@ impl PartHead {
         Ok(PartHead::Hidden { cipher: cipher.clone(), message_tag, bytes })
     }
 
+    /// Returns the decrypted head.
+    ///
+    /// # Errors
+    /// `Internal` for a head under the key of a table, which [`Segment::head`](crate::Segment::head) decrypts.
     pub fn open(&self) -> Result<Cow<'_, [u8]>> {
         match self {
             PartHead::Clear(bytes) => Ok(Cow::Borrowed(bytes)),

@@ -1,14 +1,14 @@
-//! The keys of an encrypted directory.
+//! The encryption keys of an encrypted directory.
 //!
-//! The master key wraps one random key of the directory, which wraps the keys of tenants and, through them, of tables
-//! (`table_keys.rs`). The key that encrypts a message is derived from the directory's or a table's key, from its
-//! purpose, and from a random salt that is stored next to the ciphertext. A new salt is drawn for each file, and by
-//! each process that appends batches to a log, so that no nonce is used twice with one key. Example: a crash makes a
-//! process write batch 7 or segment 12 again, or two nodes are restored from one backup and both write batch 7; the
+//! The master key wraps (encrypts) one random key of the directory, which wraps the keys of tenants and, through them,
+//! of tables (`table_keys.rs`). The key that encrypts a message is derived from the key of the directory or a table,
+//! from a purpose, and from a random salt that is stored next to the ciphertext. A new salt is drawn for each file, and
+//! by each process that appends batches to a log, so that no nonce is used twice with one key. Example: after a crash a
+//! process writes batch 7 or segment 12 again, or two nodes are restored from one backup and both write batch 7. The
 //! salts differ, and so do the keys.
 //!
-//! The associated data of a message state its identity: the kind of file, its number, the number of the part or batch,
-//! and the id of the table's key. A message moved to another place fails authentication.
+//! The associated data of a message state its identity: the kind of file, its id, the id of the part or batch, and the
+//! id of the table's key. A message that is moved to another place therefore fails authentication.
 
 use farpool_cipher::{
     Cipher, GCM_NONCE_BYTES, KeyKind, KeyRing, MasterKey, MemoryCipher, Mode, SALT_BYTES, Salt, Secret,
@@ -18,10 +18,10 @@ use farpool_model::cast::u64_from;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Bytes that a message needs in addition to its data: its salt and its tag.
+/// Bytes that an encrypted message takes in addition to its ciphertext: a salt and a tag.
 pub(crate) const SEAL_BYTES: usize = SALT_BYTES + TAG_BYTES;
 
-/// Purpose of a derived key.
+/// Purpose of a derived key. Keys for different purposes are independent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     SealedFile,
@@ -44,7 +44,7 @@ impl Purpose {
     }
 }
 
-/// Key of a directory, and the tier of its ciphers.
+/// Key of an encrypted directory, and the security tier of the ciphers of its files.
 #[derive(Debug)]
 pub struct Keys {
     tier: Tier,
@@ -89,17 +89,17 @@ impl Keys {
         Ok(Keys { tier, id, directory: ring.unwrap(master, id)?, heads: MemoryCipher::new(tier)? })
     }
 
-    /// Returns the cipher that encrypts heads of parts in memory.
+    /// Returns the cipher that encrypts the heads of parts in memory, under a key of this process.
     pub(crate) fn heads(&self) -> &Arc<MemoryCipher> {
         &self.heads
     }
 
-    /// Returns the tier of the ciphers of the files.
+    /// Returns the security tier of the ciphers of the files.
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Returns the directory's key and its id, for wrapping other keys.
+    /// Returns the directory's key and its id, for wrapping the keys of tenants.
     pub(crate) fn parent(&self) -> (WrappedKeyId, &Secret) {
         (self.id, &self.directory)
     }
@@ -109,14 +109,17 @@ impl Keys {
         self.directory.derive(salt, purpose.text(), self.tier.key_bytes())
     }
 
-    /// Encrypts one message in place under a key of its own, with a new salt.
+    /// Encrypts one message in place under a key that is derived with a new salt, and returns the salt and the tag.
     pub(crate) fn seal(&self, purpose: Purpose, associated: &[u8], data: &mut [u8]) -> Result<Seal> {
         let salt = random_salt()?;
         let cipher = cipher(&self.derive(purpose, &salt)?)?;
         Ok(Seal { salt, tag: encrypt(&cipher, Nonce::Only, associated, data)? })
     }
 
-    /// Decrypts a message that [`Keys::seal`] encrypted.
+    /// Decrypts in place a message that [`Keys::seal`] encrypted.
+    ///
+    /// # Errors
+    /// `Corrupt` if the message, its seal, its purpose or the associated data differ from those at encryption.
     pub(crate) fn open(
         &self,
         purpose: Purpose,
@@ -129,15 +132,15 @@ impl Keys {
     }
 }
 
-/// Creates the cipher of a derived key: all tiers on disk use GCM.
+/// Creates the cipher of a derived key. The mode is GCM, which all tiers use on disk.
 pub(crate) fn cipher(key: &Secret) -> Result<Cipher> {
     Cipher::new(Mode::Gcm, key)
 }
 
-/// Nonce of a message: distinguishes the messages under one key.
+/// Nonce of a message. Each message under one key has another nonce.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Nonce {
-    /// The key encrypts one message only.
+    /// Nonce of the only message under its key.
     Only,
     /// Data of a part of a segment: the part's index in order of addition, from 0.
     Part(u32),
@@ -147,7 +150,7 @@ pub(crate) enum Nonce {
     Head(u32),
     /// The directory of a segment.
     Directory,
-    /// Batch of a log: its number.
+    /// Batch of a log, with its sequence number.
     Batch(u64),
 }
 

@@ -13,22 +13,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Addresses and lengths of direct I/O are multiples of this.
+/// Unit of direct I/O: addresses and lengths must be multiples of this many bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// Name of the file whose lock excludes other processes.
+/// Name of the lock file, by whose lock one process at a time has the directory.
 const LOCK: &str = "lock";
 
-/// Name of a file that only its owner may read, regardless of the process' umask.
+/// Name of the file with the node's private key, which is created readable for its owner only, whatever the process'
+/// umask.
 pub(crate) const PRIVATE: &str = "node-key";
 
-/// A directory that this process has locked: no other process can open it through this type.
+/// A directory that this process has locked, so that no other process can open it through this type.
 #[derive(Debug)]
 pub struct LocalDirectory {
     path: PathBuf,
-    /// Open for syncs of the directory itself.
+    /// Handle of the directory itself, for syncs of its entries.
     handle: fs::File,
-    /// Locked while it is open; the system releases the lock when the process dies.
+    /// Lock file. The lock is held until the handle is closed, also by the end of the process.
     _lock: fs::File,
 }
 
@@ -73,7 +74,8 @@ impl LocalDirectory {
     }
 }
 
-/// Raises the process' limit of open files to the system's maximum: segments stay open, and the usual limit is 1,024.
+/// Raises the process' soft limit of open files to the hard limit, because all segments stay open and the usual soft
+/// limit is 1,024.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     // If the limit cannot be raised, opening a file reports it later.
@@ -128,15 +130,17 @@ impl Directory for LocalDirectory {
     }
 }
 
-/// Size of each piece, and number of pieces, of the file that is read to measure a device: about ten milliseconds on
-/// most.
+/// Bytes of each piece of the temporary file by which the read rate of a device is measured, which takes about ten
+/// milliseconds on most devices.
 const MEASURED_PIECE_BYTES: usize = 1 << 20;
+/// Number of pieces.
 const MEASURED_PIECES: u64 = 8;
 
-/// Read rate in bytes a second that is assumed where it cannot be measured.
+/// Read rate in bytes per second that is assumed if it cannot be measured.
 const READ_RATE_ASSUMED: f64 = 1e9;
 
-/// Writes an unnamed file with direct I/O, reads it back, and returns the median rate of its pieces in bytes a second.
+/// Measures the read rate of a device in bytes per second: writes an unnamed file with direct I/O, reads it back, and
+/// returns the median rate of its pieces.
 fn measured_rate(path: &Path) -> io::Result<f64> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
@@ -170,12 +174,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Smallest read that uses direct I/O: its data go to the pool, and would otherwise be in memory twice. Smaller reads
-/// benefit from the system's read-ahead.
+/// Minimum bytes of a read with direct I/O. Larger reads fill the pool, and would otherwise be in memory twice, there
+/// and in the page cache of the system. Smaller reads benefit from the system's read-ahead.
 const DIRECT_BYTES_MIN: usize = 64 << 10;
 
-/// Size of the bounce buffer of a direct read, which is used if the offset of the destination within its page differs
-/// from that of the data within theirs.
+/// Bytes of the bounce buffer: an aligned buffer that a direct read goes through if the destination and the data have
+/// different offsets within a page.
 const BOUNCE_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -186,7 +190,8 @@ thread_local! {
 struct LocalFile {
     file: fs::File,
     path: PathBuf,
-    /// Second handle for direct I/O, opened lazily; `None` inside if the file system does not support it.
+    /// Second handle for direct I/O, opened at the first large read; `None` inside if the file system does not support
+    /// direct I/O.
     direct: OnceLock<Option<fs::File>>,
 }
 
@@ -203,7 +208,7 @@ impl LocalFile {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// Appends zeros until the file has `bytes` bytes.
+    /// Extends the file to `bytes` bytes with zeros; does nothing if it is as long already.
     fn fill(&self, bytes: u64) -> io::Result<()> {
         let zeros = vec![0; 1 << 20];
         let mut end = self.bytes()?;
@@ -274,9 +279,9 @@ fn read_direct(file: &fs::File, buffer: &mut [u8], offset: u64, bounce: &mut Vec
     read_through(file, &mut buffer[read..], offset + u64_from(read), pages)
 }
 
-/// Reads into `buffer` with one call if its offset within a page equals that of the data within theirs: inner pages go
-/// straight to it, and the partial pages at both ends go to the first two of `pages`. Returns how many bytes of
-/// `buffer` were read: possibly fewer than asked for, and 0 if the alignment differs.
+/// Reads into `buffer` with one call, without a copy, if the destination and the data have the same offset within a
+/// page: whole pages are read into `buffer`, and the partial pages at both ends into the first two pages of `pages`.
+/// Returns the number of bytes of `buffer` that were read, which may be fewer than asked for; 0 if the offsets differ.
 fn read_in_place(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u8]) -> io::Result<usize> {
     let before = usize_saturating(offset % u64_from(PAGE_BYTES));
     if page_offset(buffer) != before {
@@ -301,13 +306,13 @@ fn read_in_place(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u
     Ok(read.min(front.len() + middle.len() + back.len()))
 }
 
-/// Returns the offset of the first byte within its page of memory.
+/// Returns the offset of the first byte of `memory` within its memory page.
 fn page_offset(memory: &[u8]) -> usize {
     (PAGE_BYTES - memory.as_ptr().align_offset(PAGE_BYTES)) % PAGE_BYTES
 }
 
-/// Returns `bytes` bytes of `memory`, which grows if necessary, whose offset within a page equals that of file offset
-/// `offset`, so that [`File::read_at`] need not copy them.
+/// Returns `bytes` bytes of `memory`, which grows if necessary. Their address has the same offset within a page as file
+/// offset `offset`, so that a direct [`File::read_at`] needs no copy.
 pub(crate) fn placed(memory: &mut Vec<u8>, bytes: usize, offset: u64) -> &mut [u8] {
     if memory.len() < bytes + PAGE_BYTES {
         memory.resize(bytes + PAGE_BYTES, 0);
@@ -317,7 +322,7 @@ pub(crate) fn placed(memory: &mut Vec<u8>, bytes: usize, offset: u64) -> &mut [u
     &mut memory[start..start + bytes]
 }
 
-/// Reads whole pages into `pages` and copies the requested bytes to `buffer`.
+/// Reads whole pages from the file into `pages`, and copies the requested bytes to `buffer`.
 fn read_through(file: &fs::File, buffer: &mut [u8], offset: u64, pages: &mut [u8]) -> io::Result<()> {
     let mut rest = buffer;
     let mut at = offset;

@@ -1,5 +1,5 @@
-//! The private key by which a node proves its identity to clients. Its file in the data directory is encrypted if the
-//! directory is; otherwise only its owner may read it.
+//! The private key by which a node proves its identity to clients. Its file is encrypted in an encrypted data
+//! directory; in a plain one only its owner may read it.
 
 use crate::files::{Directory, failed};
 use crate::local::PRIVATE;
@@ -15,8 +15,8 @@ const NODE_KEY: &str = PRIVATE;
 /// Format of the key file.
 const FORMAT: u32 = 1;
 
-/// Returns the key of a data directory, drawing one if there is none yet. Call this after the directory has been
-/// unlocked: an encrypted directory can only be created while it has no files.
+/// Returns the private key of the node with this data directory, and creates it if there is none yet. Must be called
+/// after the directory has been unlocked, because an encrypted directory can only be created while it has no files.
 ///
 /// # Errors
 /// Errors of [`read_sealed`] and [`write_sealed`]; `Corrupt` if the file does not contain a key.

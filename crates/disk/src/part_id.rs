@@ -14,18 +14,18 @@ pub struct PartId(pub u64);
 const COUNTER_BITS: u32 = 48;
 
 impl PartId {
-    /// Returns the id with the counter `counter`, of which the lower 48 bits count, that `origin` gives.
+    /// Returns the id that node `origin` gives for this value of its counter, of which only the lower 48 bits are used.
     pub fn new(origin: u16, counter: u64) -> PartId {
         PartId(u64::from(origin) << COUNTER_BITS | counter & ((1 << COUNTER_BITS) - 1))
     }
 
-    /// Returns the node that gave the id.
+    /// Returns the origin: the node that gave the id.
     pub fn origin(self) -> u16 {
         // Cannot truncate: 16 bits are left.
         (self.0 >> COUNTER_BITS) as u16
     }
 
-    /// Returns the counter.
+    /// Returns the value of the node's counter.
     pub fn counter(self) -> u64 {
         self.0 & ((1 << COUNTER_BITS) - 1)
     }
@@ -42,7 +42,7 @@ pub fn segment_name(number: u64) -> String {
     }
 }
 
-/// Returns the number of the segment with this file name.
+/// Returns the id of the segment with this file name; `None` if it is not the name of a segment.
 pub fn segment_number(name: &str) -> Option<u64> {
     let name = name.strip_prefix(SEGMENT_PREFIX)?;
     let number = match name.split_once('-') {

@@ -22,20 +22,21 @@ use std::collections::BTreeMap;
 /// Formats that are written.
 pub(crate) const FORMAT: u32 = 3;
 pub(crate) const ENCRYPTED_FORMAT: u32 = 5;
-/// Older format that is still read: all parts are under the segment's key.
+/// Older format that is still read. All parts are encrypted under the segment's key; there are no keys of tables.
 const ENCRYPTED_SHARED_FORMAT: u32 = 4;
 /// Older formats that are still read: no part is compressed.
 const WHOLE_FORMAT: u32 = 1;
 const ENCRYPTED_WHOLE_FORMAT: u32 = 2;
 
-/// Bytes of an entry without tag and head in the first formats. No entry is shorter.
+/// Minimum bytes of an entry: those of an entry of the first formats without tag and head.
 const ENTRY_BYTES: usize = 32;
 
-/// Codec of a part that is not compressed.
+/// Codec code of a part that is not compressed.
 const NO_CODEC: u8 = 0;
 
-/// Key that a part is under.
+/// Code of the encryption key of a part: the key of the segment.
 const OF_SEGMENT: u8 = 0;
+/// Code of the encryption key of a part: the key of its table.
 const OF_TABLE: u8 = 1;
 
 /// Returns whether segments of a format are encrypted; `None` for an unknown format.
@@ -50,35 +51,39 @@ pub(crate) fn is_encrypted(format: u32) -> Option<bool> {
 /// Directory entry of one part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
+    /// Metadata of the column chunk.
     pub(crate) head: PartHead,
     /// Bytes of the data after decompression.
     pub bytes: u64,
-    /// Bytes of the data on disk; fewer than `bytes` if they are compressed.
+    /// Bytes of the data on disk; fewer than `bytes` if the data are compressed.
     pub bytes_stored: u64,
+    /// Id of the column chunk.
     pub(crate) number: u64,
     /// Offset of the data in the file.
     pub offset: u64,
     pub(crate) storage: PartStorage,
 }
 
-/// Storage form of the data of a part, with what detects damage to them.
+/// Storage form of the data of a part, with the checksum or authentication tag by which corruption is detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PartStorage {
-    /// Stored as is, with a CRC-32.
+    /// Uncompressed and unencrypted, with a CRC-32.
     Plain(u32),
-    /// Encrypted as a whole: the part's index in order of addition, which is its nonce, and the tag.
+    /// Uncompressed and encrypted as a whole. The nonce is made from the number, the part's index in the order in which
+    /// parts were added.
     Encrypted(u32, Tag),
     /// Compressed block by block, and encrypted block by block in an encrypted segment.
     Blocks(Blocks),
 }
 
 impl Part {
-    /// Returns true if the part is under the key of its table.
+    /// Returns whether the part is encrypted under the key of its table, and not under that of the segment.
     pub fn is_of_table(&self) -> bool {
         matches!(self.head, PartHead::OfTable { .. })
     }
 
-    /// Returns the part's index in order of addition; 0 in a plain segment.
+    /// Returns the index of the part in the order in which parts were added, from which nonces are made; 0 in a plain
+    /// segment, which has no nonces.
     pub(crate) fn place(&self) -> u32 {
         match &self.storage {
             PartStorage::Plain(_) => 0,
@@ -87,7 +92,7 @@ impl Part {
         }
     }
 
-    /// Appends the entry to the directory of a new segment.
+    /// Appends the directory entry of the part to `out`, in the newest format.
     pub(crate) fn encode(&self, is_encrypted: bool, out: &mut Vec<u8>) -> Result<()> {
         let (tag, head) = match &self.head {
             PartHead::OfTable { tag, bytes } => (Some(tag), Cow::Borrowed(&bytes[..])),
@@ -113,7 +118,8 @@ impl Part {
         Ok(())
     }
 
-    /// Decodes an entry of a directory that begins at offset `end`, in a segment of this format.
+    /// Decodes the next entry of a directory that begins at offset `end`, in a segment of this format. Returns `None`
+    /// if it is inconsistent.
     fn decode(cursor: &mut ByteCursor<'_>, end: u64, format: u32) -> Option<Part> {
         let is_encrypted = is_encrypted(format)?;
         let has_codecs = !matches!(format, WHOLE_FORMAT | ENCRYPTED_WHOLE_FORMAT);
@@ -148,7 +154,8 @@ impl Part {
     }
 }
 
-/// Decodes the directory, which begins at offset `end` behind all data, of a segment of this format.
+/// Decodes the directory of a segment of this format. `end` is the offset of the directory, which follows all data.
+/// Returns the parts by the ids of their column chunks; `None` if an entry is inconsistent.
 pub(crate) fn parts(directory: &[u8], end: u64, format: u32) -> Option<BTreeMap<u64, Part>> {
     let (mut cursor, mut parts) = (ByteCursor(directory), BTreeMap::new());
     while cursor.0.len() >= ENTRY_BYTES {
@@ -158,7 +165,7 @@ pub(crate) fn parts(directory: &[u8], end: u64, format: u32) -> Option<BTreeMap<
     cursor.0.is_empty().then_some(parts)
 }
 
-/// Cursor over bytes that are decoded field by field from the front.
+/// Decodes bytes field by field from the front. Its methods return `None` if too few bytes are left.
 pub(crate) struct ByteCursor<'a>(pub &'a [u8]);
 
 impl<'a> ByteCursor<'a> {

@@ -1,12 +1,12 @@
-//! A directory view of the files with a common name prefix, by their names without it.
+//! A view of the files of a directory whose names have a common prefix. Within the view the names lack the prefix.
 
 use crate::files::Directory;
 use crate::over::DirectoryOver;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Returns a view of the files of `directory` whose names begin with `prefix`. One flat directory can thus hold several
-/// logs.
+/// Returns a view of the files of `directory` whose names begin with `prefix`, by their names without the prefix. With
+/// it one flat directory can hold several logs.
 pub fn prefixed(directory: Arc<dyn Directory>, prefix: &str) -> Arc<dyn Directory> {
     Arc::new(PrefixedDirectory { inner: directory, prefix: prefix.to_string() })
 }

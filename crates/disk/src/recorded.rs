@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct Records(Arc<Mutex<BTreeMap<u64, Vec<u8>>>>);
 
 impl Records {
-    /// Returns a record.
+    /// Returns the record with this sequence number; `None` if none was appended.
     pub fn get(&self, number: u64) -> Option<Vec<u8>> {
         self.0.lock().get(&number).cloned()
     }
@@ -22,12 +22,13 @@ impl Records {
         self.0.lock().len()
     }
 
-    /// Forgets the records from `number` on: they were lost, and their numbers are given again.
+    /// Forgets the records from `number` on, which were lost in a crash: the log gives their sequence numbers to other
+    /// records.
     pub fn forget_from(&self, number: u64) {
         self.0.lock().split_off(&number);
     }
 
-    /// Returns the log of changes that is `log`, and adds to these records what is appended.
+    /// Returns `log` as a change log that also adds each appended record to these records.
     pub fn of(&self, log: Log) -> Box<dyn ChangeLog> {
         Box::new(RecordedLog { log, records: self.clone() })
     }

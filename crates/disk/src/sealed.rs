@@ -1,11 +1,12 @@
-//! Small files that are replaced atomically: a checksum over the contents, and a rename that makes them visible.
+//! Sealed files: small files that are replaced atomically. A checksum covers the contents, and a rename makes them
+//! visible.
 //!
 //! Layout, all numbers little-endian: `fpsealed`; the format `u32`; the checksum of the rest `u32`; the length `u64`;
-//! the contents. In an encrypted directory the magic is `fpcipher`, and the contents are a salt of 32 bytes, a tag of
-//! 16 bytes and the ciphertext; format and name are authenticated with it.
+//! the contents. In an encrypted directory the magic number is `fpcipher`, and the contents are a salt of 32 bytes, a
+//! tag of 16 bytes and the ciphertext; the format and the file name are authenticated with it.
 //!
 //! Example: a crash while `manifest-2` is written leaves `manifest-2.new`, which readers ignore, or the complete file.
-//! No crash leaves a file of the final name with part of the contents.
+//! No crash leaves a file of the final name with only part of the contents.
 
 use crate::encrypted::{changed, needs_key, not_encrypted};
 use crate::files::{Directory, failed, place};
@@ -19,7 +20,7 @@ const MAGIC: &[u8; 8] = b"fpsealed";
 const ENCRYPTED_MAGIC: &[u8; 8] = b"fpcipher";
 const HEADER_BYTES: usize = 24;
 
-/// Suffix of the file name until the file is complete.
+/// Suffix of the file name while the file is being written.
 pub(crate) const UNFINISHED: &str = ".new";
 
 /// Writes `contents` to the file `name` durably, replacing an existing file of that name. `format` is the version of
@@ -44,10 +45,11 @@ pub fn write_sealed(directory: &dyn Directory, name: &str, format: u32, contents
     written().map_err(|error| failed(directory, "write", name, &error))
 }
 
-/// Returns the bytes that [`write_sealed`] would write to the file `name`, and to no other: the name is authenticated.
+/// Returns the bytes that [`write_sealed`] would write to the file `name`. In an encrypted directory they are valid
+/// only under this name, because the name is authenticated.
 ///
 /// # Errors
-/// When the contents cannot be encrypted.
+/// Fails if the contents cannot be encrypted.
 pub fn sealed(directory: &dyn Directory, name: &str, format: u32, contents: &[u8]) -> Result<Vec<u8>> {
     let keys = directory.keys();
     let seal_bytes = if keys.is_some() { SEAL_BYTES } else { 0 };
@@ -76,10 +78,10 @@ pub fn read_sealed(directory: &dyn Directory, name: &str, format: u32) -> Result
     read_sealed_formats(directory, name, format..=format).map(|(_, contents)| contents)
 }
 
-/// Returns the format of a file written by [`write_sealed`], which must be one of `formats`, and its contents.
+/// Returns the format and the contents of a file written by [`write_sealed`]; the format must be one of `formats`.
 ///
 /// # Errors
-/// `Corrupt`, with the file's name, if the file is damaged, or plain in an encrypted directory; `Denied` if it is
+/// `Corrupt`, with the file's name, if the file is corrupted, or plain in an encrypted directory; `Denied` if it is
 /// encrypted and the directory has no keys; `Invalid` if it has another format; errors of the file system.
 pub fn read_sealed_formats(
     directory: &dyn Directory,
@@ -127,7 +129,7 @@ pub fn read_sealed_formats(
     }
 }
 
-/// Returns true if [`write_sealed`] has encrypted the file; false if it cannot be read.
+/// Returns whether [`write_sealed`] has encrypted the file; false if it cannot be read.
 pub(crate) fn is_encrypted(directory: &dyn Directory, name: &str) -> bool {
     let mut magic = [0; 8];
     let read = directory.open(name).and_then(|file| file.read_at(&mut magic, 0));

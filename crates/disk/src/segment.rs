@@ -36,17 +36,19 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// Alignment of large parts: the unit in which devices and file systems read.
+/// Alignment in bytes of large parts: the unit in which devices and file systems read.
 const ALIGNMENT: usize = 4096;
 
-/// Alignment of small parts, chosen so that padding in front of a large part is small compared with it.
+/// Alignment in bytes of small parts. Padding to [`ALIGNMENT`] would be large compared with the part.
 const SMALL_ALIGNMENT: usize = 64;
+/// Parts with fewer bytes are small.
 const SMALL_BYTES: usize = 4 * ALIGNMENT;
 
 const HEADER_MAGIC: &[u8; 8] = b"fpsegmnt";
 const TRAILER_MAGIC: &[u8; 8] = b"fpsegend";
-/// Bytes of header and trailer without salt and tag.
+/// Bytes of the header without the salt.
 const HEADER_BYTES: usize = 28;
+/// Bytes of the trailer without the tag.
 const TRAILER_BYTES: usize = 40;
 
 /// Size of the write buffer in bytes.
@@ -60,29 +62,33 @@ pub struct SegmentWriter {
     file: Arc<dyn File>,
     parts: BTreeMap<u64, Part>,
     salt: Salt,
-    /// Secret that the cipher of the file is made from; `None` in a plain directory.
+    /// Raw key of the file, from which `cipher` is made; `None` in a plain directory.
     key: Option<Secret>,
     cipher: Option<Cipher>,
-    /// Cipher of the table whose part was added last, with the id of the table's key.
+    /// Cipher of the table whose part was added last, with the id of the table's encryption key, so that consecutive
+    /// parts of a table share one key schedule.
     table: Option<(WrappedKeyId, Cipher)>,
+    /// Number of parts added so far. It is the index of the next part, from which the nonce of its encryption is made.
     parts_added: u32,
-    /// Bytes written so far, and the buffered bytes that follow them.
+    /// Bytes written to the file so far.
     written: u64,
+    /// Write buffer: the bytes that follow those written.
     waiting: Vec<u8>,
 }
 
-/// A part to be added to a segment.
+/// A part (the image of one column chunk) to be added to a segment.
 #[derive(Debug)]
 pub struct NewPart<'a> {
-    /// Number of the part, unique within the segment.
+    /// Id of the column chunk, unique within the segment.
     pub number: u64,
-    /// Bytes that describe the part: bounds, encoding and so on.
+    /// Metadata of the column chunk (bounds, encoding and so on), which stay in memory while the segment is open.
     pub head: Vec<u8>,
     /// Expected bytes of the data.
     pub bytes: usize,
-    /// Key of the table, if it has one; only in an encrypted directory.
+    /// Encryption key of the table, if the table has one. A plain directory ignores it.
     pub key: Option<&'a Arc<TableKey>>,
-    /// True if the data may be compressed. False for secret data, because codecs keep copies of parts of their input.
+    /// Whether the data may be compressed. False for secret data, because compression libraries keep copies of parts of
+    /// their input.
     pub may_be_packed: bool,
 }
 
@@ -90,23 +96,25 @@ pub struct NewPart<'a> {
 #[derive(Debug)]
 pub struct Segment {
     name: String,
+    /// Path of the directory, for error messages.
     place: String,
     file: Arc<dyn File>,
     number: u64,
     parts: BTreeMap<u64, Part>,
     salt: Salt,
-    /// Kept as a secret and expanded for each read: thousands of segments are open at once, and locked memory is
-    /// scarce.
+    /// Raw key of the file; `None` if the file is not encrypted. The AES key schedule is computed for each read and not
+    /// kept: it takes up to 1 KiB of locked memory instead of 64 bytes, the process may lock only a few MiB, and
+    /// thousands of segments are open at once.
     key: Option<Secret>,
     bytes: u64,
 }
 
 impl SegmentWriter {
-    /// Creates the file of a segment. An existing file with that number was left unfinished by an earlier process, and
-    /// is replaced.
+    /// Creates the file of a segment. An existing file with this id is replaced: it was left unfinished by an earlier
+    /// process.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Errors of the file system; `OverLimit` if the process may not lock more memory for the key.
     pub fn create(directory: Arc<dyn Directory>, number: u64) -> Result<SegmentWriter> {
         let name = segment_name(number);
         let created = match directory.create(&name) {
@@ -149,7 +157,7 @@ impl SegmentWriter {
         })
     }
 
-    /// Returns the number of the segment.
+    /// Returns the id of the segment.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -159,10 +167,10 @@ impl SegmentWriter {
         self.written + u64_from(self.waiting.len())
     }
 
-    /// Adds a part. `write` must append its data to the given buffer.
+    /// Adds a part. `write` must append its data to the given buffer; [`NewPart::bytes`] is their expected length.
     ///
     /// # Errors
-    /// Errors of the file system; the writer must be dropped afterwards.
+    /// Errors of the file system. The writer must be dropped afterwards, because its buffer no longer matches the file.
     pub fn add(&mut self, part: NewPart<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let NewPart { number, head, bytes, key, may_be_packed } = part;
         self.turn_to(key)?;
@@ -198,7 +206,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Switches the writer to the cipher of the table with this key.
+    /// Makes `table` the cipher of the table with this encryption key, or `None` without a key or in a plain directory.
     fn turn_to(&mut self, key: Option<&Arc<TableKey>>) -> Result<()> {
         let id = key.map(|key| key.id());
         if self.table.as_ref().map(|(id, _)| *id) != id {
@@ -209,7 +217,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Encrypts the head of part `number`, which was just stored, as it is kept in memory.
+    /// Returns the head of part `number`, which was just stored, in the form that is kept in memory. It is encrypted
+    /// under the table's key if the table has one, else under a key of this process if the directory is encrypted.
     fn hide(&self, mut head: Vec<u8>, number: u64) -> Result<PartHead> {
         if let Some((id, cipher)) = &self.table {
             let associated = associated_of(Some(*id), &[self.number, number], "head");
@@ -222,7 +231,8 @@ impl SegmentWriter {
         }
     }
 
-    /// Compresses and encrypts the data of a part, which are buffered from `start` on, as required.
+    /// Compresses and encrypts the data of a part in place; they are the buffered bytes from `start` on. Returns how
+    /// they are stored. They are not compressed if `may_be_packed` is false or compression would not pay.
     fn store(&mut self, number: u64, start: usize, may_be_packed: bool) -> Result<PartStorage> {
         let (place, bytes) = (self.parts_added, self.waiting.len() - start);
         let (cipher, table) = match &self.table {
@@ -248,10 +258,10 @@ impl SegmentWriter {
         })
     }
 
-    /// Writes the directory and the trailer, and makes the segment durable.
+    /// Writes the directory and the trailer, and makes the file and its name durable. Blocks until then.
     ///
     /// # Errors
-    /// Errors of the file system; the segment is then unfinished and must not be referred to.
+    /// Errors of the file system. The segment is then unfinished, and no record of the log may refer to it.
     pub fn finish(mut self) -> Result<Segment> {
         self.waiting.resize(self.waiting.len().next_multiple_of(SMALL_ALIGNMENT), 0);
         let (offset, start) = (self.bytes(), self.waiting.len());
@@ -302,11 +312,11 @@ impl SegmentWriter {
 }
 
 impl Segment {
-    /// Opens a segment and reads its directory.
+    /// Opens a segment and reads its directory, which stays in memory.
     ///
     /// # Errors
-    /// `Corrupt`, with the file's name, if it is damaged or unfinished; `Invalid` if it has another format; those of
-    /// the file system.
+    /// `Corrupt`, with the file's name, if it is corrupted or unfinished; `Invalid` if this version does not know its
+    /// format; `Denied` if it is encrypted and the directory was opened without keys; those of the file system.
     pub fn open(directory: &dyn Directory, number: u64) -> Result<Segment> {
         let name = segment_name(number);
         let failed = |error: io::Error| failed(directory, "read", &name, &error);
@@ -376,17 +386,18 @@ impl Segment {
         self.bytes
     }
 
-    /// Returns the part with this number.
+    /// Returns the part of the column chunk with this id; `None` if it is not in the segment.
     pub fn part(&self, number: u64) -> Option<&Part> {
         self.parts.get(&number)
     }
 
-    /// Returns all parts with their numbers.
+    /// Returns all parts with the ids of their column chunks, in ascending order.
     pub fn parts(&self) -> impl Iterator<Item = (u64, &Part)> {
         self.parts.iter().map(|(number, part)| (*number, part))
     }
 
-    /// Returns the head of a part, decrypted. `key` is the key of its table, if the table has one.
+    /// Returns the decrypted head of a part (the metadata of its column chunk). `key` is the encryption key of the
+    /// part's table, if the table has one.
     ///
     /// # Errors
     /// `Corrupt`, with file and offset, if the head was tampered with or belongs to a table with another key.
@@ -404,12 +415,13 @@ impl Segment {
         Ok(Cow::Owned(head))
     }
 
-    /// Reads the data of a part into `data`, whose length must equal the part's plain length, and decrypts and
-    /// decompresses them. `key` is the key of its table, if the table has one.
+    /// Reads the data of a part into `data`, whose length must equal the part's uncompressed length, and decrypts and
+    /// decompresses them. `key` is the encryption key of the part's table, if the table has one. Blocks until the data
+    /// are read.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, if the data are damaged, were tampered with, or belong to a table with another
-    /// key; errors of the file system.
+    /// `Corrupt`, with file and offset, if the data are corrupted, were tampered with, or belong to a table with
+    /// another key; errors of the file system.
     pub fn read(&self, part: &Part, key: Option<&Arc<TableKey>>, data: &mut [u8]) -> Result<()> {
         if u64_from(data.len()) != part.bytes {
             return Err(Error::internal(format!(
@@ -453,7 +465,7 @@ impl Segment {
         }
     }
 
-    /// Returns the cipher of a part, and the id of its table's key if the part is under it.
+    /// Returns the cipher of a part, and the id of its table's encryption key if the part is encrypted under that key.
     fn lock(
         &self,
         part: &Part,
@@ -462,7 +474,7 @@ impl Segment {
         if !part.is_of_table() {
             return Ok((self.key.as_ref().map(cipher).transpose().map_err(BlockFailure::Other)?, None));
         }
-        // A wrong key cannot be distinguished from tampered data, so that a missing one is reported likewise.
+        // A wrong key cannot be distinguished from tampered data, so that a missing key is reported as corruption, too.
         let key = key.ok_or(BlockFailure::Damaged(part.offset))?;
         let secret = key.of_segment(&self.salt).map_err(BlockFailure::Other)?;
         Ok((Some(cipher(&secret).map_err(BlockFailure::Other)?), Some(key.id())))
@@ -492,8 +504,12 @@ impl Segment {
     }
 }
 
-/// Returns the format of a segment and its salt if the header's checksum is right. The header of an unknown format may
-/// have either length.
+/// Parses the header of a segment: returns the format and the salt, or `None` if the magic number or the checksum is
+/// wrong.
+///
+/// Plain headers have no salt and are shorter than encrypted ones. For an unknown format the checksum may match at
+/// either of the two lengths, so that the caller can report the format instead of corruption. The salt has no meaning
+/// unless the format is encrypted.
 fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
     let mut cursor = ByteCursor(header);
     if cursor.take(8)? != HEADER_MAGIC {
@@ -507,7 +523,7 @@ fn opening(header: &[u8; HEADER_BYTES + SALT_BYTES]) -> Option<(u32, Salt)> {
     (is_plain_header || is_encrypted_header).then_some((format, *salt))
 }
 
-/// Returns true if the last four bytes are the checksum of those before.
+/// Returns whether the last four bytes are the checksum of those before them.
 fn is_checked(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk()

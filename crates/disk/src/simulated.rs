@@ -39,7 +39,7 @@ struct SimulatedState {
     durable_names: BTreeMap<String, u64>,
     files_made: u64,
     faults: Faults,
-    /// Number of crashes: handles opened before the last one fail.
+    /// Number of crashes so far. Handles that were opened before the last crash fail.
     life: u64,
 }
 
@@ -71,7 +71,8 @@ impl SimulatedDirectory {
         self.state.lock().faults
     }
 
-    /// Simulates a loss of power and a restart. Handles opened before fail from now on.
+    /// Simulates a loss of power and a restart. `seed` determines which writes and names survive. Handles opened before
+    /// the call fail from now on.
     pub fn crash(&self, seed: u64) {
         let mut random = Random(seed);
         let mut state = self.state.lock();

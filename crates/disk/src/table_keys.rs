@@ -1,24 +1,25 @@
-//! The keys of tenants and tables in an encrypted directory.
+//! The encryption keys of tenants and tables in an encrypted directory.
 //!
-//! The directory's key wraps the key of each tenant, which wraps the keys of its tables. The wrapped keys are stored by
-//! the catalog, in its records and manifests. When no file holds the wrap of a key any more, the key is lost, and
-//! everything encrypted under it is unreadable: dropping a table erases its data in this way.
+//! The directory's key wraps (encrypts) the key of each tenant, which wraps the keys of its tables. The wrapped keys
+//! are stored by the catalog, in its records and manifests. When no file has the wrapped form of a key any more, the
+//! key is lost, and everything encrypted under it is unreadable: this is how dropping a table erases its data
+//! (cryptographic erasure).
 //!
-//! Invariant: a key is in one slot of locked memory, which is wiped when its last owner drops it.
+//! Invariant: each key is in one slot of locked memory, which is wiped when the last owner of the key drops it.
 
 use crate::keys::{Keys, Purpose};
 use farpool_cipher::{KeyKind, Salt, Secret, WrappedKey, WrappedKeyId};
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// The key of a tenant.
+/// The encryption key of a tenant, which wraps the keys of the tenant's tables.
 #[derive(Debug)]
 pub struct TenantKey {
     wrapped: WrappedKey,
     key: Secret,
 }
 
-/// The key of a table, shared by all its versions.
+/// The encryption key of a table. All versions of the table share it.
 #[derive(Debug)]
 pub struct TableKey {
     tenant: Arc<TenantKey>,
@@ -27,7 +28,7 @@ pub struct TableKey {
 }
 
 impl Keys {
-    /// Draws a new key for a tenant.
+    /// Draws a random key for a tenant.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.
@@ -47,7 +48,7 @@ impl Keys {
 }
 
 impl TenantKey {
-    /// Draws a new key for a table.
+    /// Draws a random key for a table of this tenant.
     ///
     /// # Errors
     /// Errors of [`Keys::new_tenant`].
@@ -66,19 +67,19 @@ impl TenantKey {
         Ok(Arc::new(TableKey { tenant: self.clone(), wrapped, key }))
     }
 
-    /// Returns the wrapped key, which may be stored.
+    /// Returns the key in wrapped (encrypted) form, which may be stored.
     pub fn wrapped(&self) -> &WrappedKey {
         &self.wrapped
     }
 }
 
 impl TableKey {
-    /// Returns the tenant's key, which wraps this one.
+    /// Returns the key of the tenant, which wraps the key of the table.
     pub fn tenant(&self) -> &Arc<TenantKey> {
         &self.tenant
     }
 
-    /// Returns the wrapped key, which may be stored.
+    /// Returns the key in wrapped (encrypted) form, which may be stored.
     pub fn wrapped(&self) -> &WrappedKey {
         &self.wrapped
     }
@@ -87,7 +88,7 @@ impl TableKey {
         self.wrapped.id()
     }
 
-    /// Derives the key of the table's parts in the segment with this salt.
+    /// Derives the key of the table's parts in one segment from the segment's salt.
     pub(crate) fn of_segment(&self, salt: &Salt) -> Result<Secret> {
         self.key.derive(salt, Purpose::TableSegment.text(), self.wrapped.tier().key_bytes())
     }

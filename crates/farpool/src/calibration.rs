@@ -1,7 +1,7 @@
-//! Measurements stored in files by `farpool calibrate`: the rates of this machine, and the best way to request chunks
-//! over the links to nodes.
+//! Measurements that `farpool calibrate` stores in files: the rates of this machine for the cost model, and the best
+//! way to request column chunks over the links to nodes.
 //!
-//! Invariant: a file that is missing, damaged or implausible causes no error: built-in numbers are used instead. Only
+//! Invariant: a file that is missing, corrupted or implausible causes no error; built-in numbers are used instead. Only
 //! the choice of operators to push down, and the duration of transfers, depend on them.
 
 use crate::{Error, Rates, Result, Transfer, processors, user_folder};
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A link whose latency has changed by more than this factor and this time is considered a different link.
+/// Factor, and minimum difference, by which the latency of a link must have changed for the link to count as another
+/// one.
 const LATENCY_FACTOR: f64 = 4.0;
 const LATENCY_S: f64 = 0.001;
 
@@ -23,14 +24,14 @@ pub struct CalibratedLink {
     pub machine: String,
     /// Time from a small request to its answer, in seconds.
     pub latency_s: f64,
-    /// Encoded bytes of columns that are received in a second.
+    /// Encoded bytes of columns received per second.
     pub bytes_per_s: f64,
     /// The parameters of the requests.
     pub transfer: Transfer,
 }
 
 impl CalibratedLink {
-    /// Returns whether the measurements are of the link of this machine that has this latency now.
+    /// Returns whether the measurements are valid for this machine and a link with this latency.
     pub fn is_of(&self, machine: &str, latency: Duration) -> bool {
         let (now, then) = (latency.as_secs_f64(), self.latency_s);
         let is_near = (now - then).abs() <= LATENCY_S || now.max(then) <= LATENCY_FACTOR * now.min(then);
@@ -38,7 +39,7 @@ impl CalibratedLink {
     }
 }
 
-/// Returns a text that distinguishes this machine from others: its name, processors and their model.
+/// Returns a text that identifies this machine: its name, and the number and model of its processors.
 pub fn machine_name() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
@@ -47,12 +48,13 @@ pub fn machine_name() -> String {
     format!("{}, {} × {model}", read("/proc/sys/kernel/hostname").trim(), processors())
 }
 
-/// Returns the path of the file with the measurements of links: in the user's cache folder.
+/// Returns the path of the file with the measurements of links, in the user's cache folder; `None` if there is no such
+/// folder.
 pub fn link_file() -> Option<PathBuf> {
     Some(calibration_file()?.with_file_name("links.json"))
 }
 
-/// Adds the measurements of the link to `url` to the file at `path`. A damaged file is replaced.
+/// Adds the measurements of the link to `url` to the file at `path`. A corrupted file is replaced.
 ///
 /// # Errors
 /// `Unavailable` if the file cannot be written.
@@ -62,8 +64,8 @@ pub fn keep_link(url: &PoolUrl, link: CalibratedLink, path: &Path) -> Result<()>
     write_json(&links, path)
 }
 
-/// Returns the measured best way to request chunks over the link to a node; or the built-in one, with a warning if the
-/// measurements are of another machine or link.
+/// Returns the measured best parameters for requesting column chunks over the link to a node. If the measurements are
+/// of another machine or link, returns the built-in ones and logs a warning.
 ///
 /// # Errors
 /// `Unavailable` if the node does not answer.
@@ -88,12 +90,14 @@ pub async fn transfer_over(url: &PoolUrl, pool: &RemotePool) -> Result<Transfer>
     Ok(Transfer::default())
 }
 
-/// Returns the path of the file with the rates of this machine: in the user's cache folder.
+/// Returns the path of the file with the rates of this machine, in the user's cache folder; `None` if there is no such
+/// folder.
 pub fn calibration_file() -> Option<PathBuf> {
     Some(user_folder("XDG_CACHE_HOME", ".cache")?.join("calibration.json"))
 }
 
-/// Returns the rates of this machine, or the built-in ones; a file that cannot be used is logged as a warning.
+/// Returns the measured rates of this machine, or the built-in ones. Logs a warning if there is a file that cannot be
+/// used.
 pub fn calibrated_rates() -> Rates {
     let Some(path) = calibration_file() else { return Rates::default() };
     match read(&path) {

@@ -52,7 +52,7 @@ pub struct EmbeddedPool {
     held: Arc<Held>,
 }
 
-/// Table versions that prepared programs hold, so that later programs of the same statement can read the same version.
+/// Table versions that prepared programs hold, so that later programs of the same statement read the same version.
 #[derive(Debug, Default)]
 struct Held(Mutex<HashMap<(TableName, Version), Weak<Table>>>);
 
@@ -74,7 +74,8 @@ impl Held {
 }
 
 impl EmbeddedPool {
-    /// Opens an empty pool of at most `memory_bytes`. Memory is taken from the system only as tables need it.
+    /// Opens an empty pool of at most `memory_bytes`. Memory is taken from the operating system only when tables need
+    /// it.
     ///
     /// # Errors
     /// Fails if the system does not provide the memory.
@@ -82,8 +83,8 @@ impl EmbeddedPool {
         Self::open_within(memory_bytes, WorkMemory::new(limits::WORK_BYTES_DEFAULT))
     }
 
-    /// Opens a pool that reserves all of its memory except tables from `work`. Sessions of this process can share
-    /// `work`.
+    /// Opens a pool that reserves all of its memory except tables from the working memory `work`, which sessions of
+    /// this process can share.
     ///
     /// # Errors
     /// The errors of [`EmbeddedPool::open`].
@@ -97,7 +98,7 @@ impl EmbeddedPool {
     ///
     /// # Errors
     /// The errors of [`EmbeddedPool::open`]; `Busy` if another process has the directory open; `Corrupt`, with the
-    /// file's name, if it is damaged; `OverLimit` if its tables do not fit.
+    /// file's name, if it is corrupted; `OverLimit` if its tables do not fit.
     pub fn open_durable(memory_bytes: usize, work: Arc<WorkMemory>, path: &Path) -> Result<Arc<Self>> {
         Self::open_durable_with(memory_bytes, work, path, None, CompressionPolicy::Auto)
     }
@@ -121,28 +122,28 @@ impl EmbeddedPool {
         Ok(Self::over(node, TenantName::default()))
     }
 
-    /// Opens a pool for files that are loaded for one query; it computes no profiles of them.
+    /// Opens a pool for files that are loaded for one query. It computes no profiles of them.
     pub(crate) fn open_for_queries(memory_bytes: usize, work: Arc<WorkMemory>) -> Result<Arc<Self>> {
         Ok(Self::open_within(memory_bytes, work)?.without_taps())
     }
 
-    /// Disables background profiling for loads through the returned handle; a profile is then computed on first
-    /// request. Tables loaded this way have no estimates for planning until then.
+    /// Returns a handle to the same pool whose loads are not profiled in the background. A profile is then computed
+    /// when it is first requested, and until then the query planner has no estimates for the tables.
     #[must_use]
     pub fn without_taps(&self) -> Arc<Self> {
         Arc::new(EmbeddedPool { taps: false, ..self.clone() })
     }
 
-    /// Returns the pool of `tenant` at `node`, with the right of an admin, for programs that serve a node and query it
-    /// too.
+    /// Returns the pool of `tenant` at `node`, with the right of an admin. For programs that contain a node and also
+    /// query it.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
         let caller = node.owner(tenant);
         Self::acting_for(node, caller)
     }
 
-    /// Returns the pool that a client with `token` sees at `node`: its tenant's tables, with the right that the token
-    /// grants, as over a connection. The token is checked now; unlike a connection, the pool does not end when the
-    /// token expires or is removed.
+    /// Returns the pool that a client with `token` sees at `node`: the tables of its tenant, with the right that the
+    /// token grants, as over a connection. The token is checked only now: unlike a connection, the pool does not end
+    /// when the token expires or is removed.
     ///
     /// # Errors
     /// `Denied` if the node requires a token and this one is not valid.
@@ -155,8 +156,8 @@ impl EmbeddedPool {
         Arc::new(EmbeddedPool { node, caller, taps: true, held: Arc::default() })
     }
 
-    /// Returns the table version that `program` reads. The program was made for the columns of `schema`; without it,
-    /// for those of the version that it names.
+    /// Returns the table version that `program` reads. The program was created for the columns of `schema`; without
+    /// `schema`, for those of the version that it names.
     fn source(&self, program: &Program, schema: Option<&SchemaRef>) -> Result<(Version, Arc<Table>)> {
         let name = &program.table;
         let named = || {

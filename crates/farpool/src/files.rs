@@ -1,4 +1,5 @@
-//! Loads files into pools: Parquet, CSV, JSON and Arrow IPC, read on separate threads while the pool encodes.
+//! Loads files into pools: Parquet, CSV, JSON and Arrow IPC. The files are read on separate threads while the pool
+//! encodes rows.
 
 use crate::cloud::WebFiles;
 use crate::nested;
@@ -14,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of batches by which the reader may be ahead of the pool.
+/// Maximum number of batches that are read and not yet taken by the pool.
 const BATCHES_AHEAD: usize = 4;
 
-/// Maximal number of left-out columns that a note lists by name.
+/// Maximum number of left-out columns that a note lists by name.
 const COLUMNS_TOLD: usize = 10;
 
 /// Loads `files` (paths, patterns such as `trips-*.parquet`, or URLs such as `s3://bucket/x/*.parquet`) as one table,
@@ -44,10 +45,11 @@ pub struct FileLoad {
 }
 
 impl FileLoad {
-    /// Resolves the patterns and reads the metadata of the files (for formats without any, the first rows).
+    /// Resolves file patterns and reads the metadata of the files, or the first rows for formats without metadata.
+    /// Blocks on the disk or network.
     ///
     /// # Errors
-    /// Fails if there is no file, one cannot be read, or they do not agree in their columns.
+    /// Fails if there is no file, one cannot be read, or their columns differ.
     pub fn open(files: &[impl AsRef<Path>]) -> Result<Self> {
         Self::open_with(files, &ReadOptions::default())
     }
@@ -81,12 +83,13 @@ impl FileLoad {
         self.source.files().iter().cloned()
     }
 
-    /// Returns a text for each file that changes whenever a file in a store changes; empty for files of this machine.
+    /// Returns for each file in an object store a text that differs after the file was changed; empty for files of this
+    /// machine.
     pub(crate) fn stamps(&self) -> impl Iterator<Item = String> + '_ {
         self.source.stamps()
     }
 
-    /// Restricts the load to these columns, by their positions in [`FileLoad::schema`], in ascending order.
+    /// Restricts the load to the columns at these indexes of [`FileLoad::schema`], which must be in ascending order.
     #[must_use]
     pub fn select(mut self, columns: Vec<usize>) -> Self {
         self.columns = Some(columns);
@@ -100,12 +103,12 @@ impl FileLoad {
         self
     }
 
-    /// Returns whether types of columns were guessed from only some of the rows.
+    /// Returns whether column types were guessed from only some of the rows.
     pub fn is_guessed(&self) -> bool {
         self.source.is_guessed()
     }
 
-    /// Returns the total number of rows, if the formats state it.
+    /// Returns the total number of rows; `None` if a file's metadata do not state it.
     pub fn rows_hint(&self) -> Option<u64> {
         self.source.rows_hint()
     }
@@ -146,8 +149,8 @@ impl FileLoad {
         pool.load(table, options.into(), schema, rows_hint, batches).await
     }
 
-    /// Reads the files on as many threads as there are processors; the batches are returned in the order of the rows.
-    /// Must be called within a tokio runtime.
+    /// Reads the files on as many threads as there are processors. The batches are returned in the order of the rows.
+    /// Must be called within a tokio runtime, because it starts tasks.
     pub fn stream(self) -> BatchStream {
         stream_tasks(move || self.tasks(), threads())
     }
@@ -184,17 +187,17 @@ pub struct StreamLoad {
 }
 
 impl StreamLoad {
-    /// Reads the beginning of a stream; errors refer to it by `name`.
+    /// Reads the beginning of a stream. `name` identifies it in errors. Blocks.
     ///
     /// # Errors
-    /// Fails if the stream is empty, damaged or of an unknown format.
+    /// Fails if the stream is empty, corrupted or of an unknown format.
     pub fn open(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
         let stream = farpool_files::open_stream(name, from, options)?;
         Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
     }
 
-    /// Creates a load from rows that are Arrow batches of this schema already; errors refer to them by `name`. Columns
-    /// of type Null become text.
+    /// Creates a load of Arrow batches that have this schema already. `name` identifies them in errors. Columns of type
+    /// Null become strings.
     ///
     /// # Errors
     /// Fails if there is no column, or too many.
@@ -207,7 +210,7 @@ impl StreamLoad {
         Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
     }
 
-    /// Reads all rows on the calling thread.
+    /// Reads all rows on the calling thread. Blocks until then.
     ///
     /// # Errors
     /// Fails if the rows cannot be read.
@@ -228,7 +231,7 @@ impl StreamLoad {
         self
     }
 
-    /// Restricts the load to these columns, by their positions in [`StreamLoad::schema`].
+    /// Restricts the load to the columns at these indexes of [`StreamLoad::schema`].
     #[must_use]
     pub fn select(mut self, columns: Vec<usize>) -> Self {
         self.columns = Some(columns);
@@ -276,11 +279,11 @@ impl std::fmt::Debug for FileLoad {
     }
 }
 
-/// Returns the positions of the columns whose types a pool supports, unless it supports all, and a note for the user
-/// about the others.
+/// Returns the indexes of the columns whose types a pool can store (`None` if it can store all), and a note for the
+/// user that names the columns left out (`None` if there are none).
 ///
 /// # Errors
-/// `Invalid` if it supports none.
+/// `Invalid` if it can store none.
 pub fn held_columns(schema: &Schema) -> Result<(Option<Vec<usize>>, Option<String>)> {
     let is_held = |i: &usize| canonical_type(schema.field(*i).data_type()).is_some();
     let (held, others): (Vec<usize>, Vec<usize>) = (0..schema.fields().len()).partition(is_held);
@@ -314,8 +317,9 @@ fn path_text(path: &Path) -> Result<&str> {
     })
 }
 
-/// Runs a blocking iterator on a separate thread, a few items ahead of the reader. Must be called within a tokio
-/// runtime. Dropping the stream ends the thread at its next item.
+/// Returns the items of a blocking iterator as a stream. The iterator runs on a separate thread, up to a few items
+/// ahead of the reader. Must be called within a tokio runtime, because it starts a blocking task. Dropping the stream
+/// ends the thread at its next item.
 pub fn stream_blocking<I>(make: impl FnOnce() -> I + Send + 'static) -> BatchStream
 where
     I: Iterator<Item = Result<RecordBatch>>,

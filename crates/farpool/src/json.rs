@@ -1,5 +1,5 @@
-//! The conversion of rows to JSON, the same for every output: a NULL is `null`, and floats that JSON has no number for
-//! become the texts that PostgreSQL and the JSON of Protocol Buffers use, so that they are neither lost nor taken for
+//! Conversion of rows to JSON, the same for every output. NULL is `null`, and floats that JSON has no number for become
+//! the texts that PostgreSQL and the JSON form of Protocol Buffers use, so that they are neither lost nor taken for
 //! NULL.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -20,8 +20,8 @@ pub fn json_writer() -> WriterBuilder {
     WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(Floats))
 }
 
-/// Checks that all values of a batch have a text: for a time outside the calendar, Arrow's writer returns the text of
-/// an error as if it were the value.
+/// Checks that all values of a batch can be formatted. For a time outside the calendar, Arrow's writer would return the
+/// text of an error as if it were the value.
 ///
 /// # Errors
 /// `Invalid`, with the column and the first such value.
@@ -49,7 +49,7 @@ fn check_values(values: &ArrayRef) -> std::result::Result<(), ArrowError> {
     }
 }
 
-/// Checks the least and the greatest time; if both have a text, all times between them do.
+/// Checks the minimum and the maximum time. If both can be formatted, all times between them can.
 fn check_times(times: &ArrayRef) -> std::result::Result<(), ArrowError> {
     const OPTIONS: FormatOptions<'static> = FormatOptions::new();
     let formatter = ArrayFormatter::try_new(times, &OPTIONS)?;
@@ -61,7 +61,7 @@ fn check_times(times: &ArrayRef) -> std::result::Result<(), ArrowError> {
     })
 }
 
-/// Returns the text of a float that JSON has no number for: `NaN`, `Infinity` or `-Infinity`.
+/// Returns the text of a float that JSON has no number for: `NaN`, `Infinity` or `-Infinity`; `None` for other floats.
 pub fn json_float(value: f64) -> Option<&'static str> {
     match value {
         value if value.is_finite() => None,

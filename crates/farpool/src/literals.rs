@@ -27,7 +27,7 @@ fn temporal(value: i128, data_type: &DataType) -> Option<String> {
     array_value_to_string(&cast(&array, data_type).ok()?, 0).ok()
 }
 
-/// Converts a value to JSON: NULL, booleans, and numbers if no digit is lost, to the same kind; other values to
+/// Converts a value to JSON. NULL, booleans, and numbers that lose no digit keep their kind; other values become
 /// strings.
 pub fn json(literal: &Literal) -> Value {
     match (literal.value(), literal.data_type()) {

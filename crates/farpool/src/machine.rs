@@ -3,13 +3,12 @@
 use farpool_model::cast;
 use std::path::PathBuf;
 
-/// Returns the default size of a pool: half of the memory of the machine or container.
+/// Returns the default bytes of a pool: half of the memory of the machine or container.
 pub fn memory_bytes_default() -> usize {
     bytes() / 2
 }
 
-/// Returns the default size of the work memory: a quarter of the machine's memory, but at least 256
-/// MiB.
+/// Returns the default bytes of working memory: a quarter of the machine's memory, but at least 256 MiB.
 pub fn work_bytes_default() -> usize {
     (bytes() / 4).max(WORK_LEAST)
 }
@@ -24,8 +23,9 @@ fn bytes() -> usize {
     memory_bytes().unwrap_or(MEMORY_UNKNOWN)
 }
 
-/// Returns the folder of farpool's files of one kind, by the XDG Base Directory Specification: below the folder that
-/// `variable` names, or below `under_home` of the home folder. The folder may not exist yet.
+/// Returns the folder for farpool's files of one kind, by the XDG Base Directory Specification: a subfolder of the
+/// folder that the environment variable `variable` names, or of `under_home` in the home folder. The folder may not
+/// exist yet. Returns `None` if there is no home folder.
 pub fn user_folder(variable: &str, under_home: &str) -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = folder(variable).or_else(|| Some(folder("HOME")?.join(under_home)))?;
@@ -37,10 +37,10 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Bytes of memory assumed if the system does not report them.
+/// Bytes of memory that are assumed if the system does not report them.
 const MEMORY_UNKNOWN: usize = 8 << 30;
 
-/// Minimal default for the memory for work: enough for a few clients.
+/// Minimum of the default working memory in bytes. Reason: enough for a few clients.
 const WORK_LEAST: usize = 256 << 20;
 
 fn machine_bytes() -> Option<u64> {
@@ -48,14 +48,14 @@ fn machine_bytes() -> Option<u64> {
 }
 
 /// Returns the memory limit of the control group, version 2 or 1. Without a limit the file contains the text `max`,
-/// which does not parse, or a number larger than the machine's memory, which the caller's minimum drops.
+/// which is not parsed (`None`), or a number larger than the machine's memory, of which the caller takes the minimum.
 fn container_bytes() -> Option<u64> {
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
         .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
 }
 
-/// Parses the bytes from the first line of `/proc/meminfo`: `MemTotal:       24612860 kB`.
+/// Parses the bytes of memory from the first line of `/proc/meminfo`: `MemTotal:       24612860 kB`.
 fn total_memory(meminfo: &str) -> Option<u64> {
     let rest = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -1,9 +1,9 @@
-//! A run as streams that drive it: each poll runs one step on the polling thread.
+//! Execution of a program as streams: each poll of a stream runs one step of the program on the polling thread.
 //!
-//! Invariants: every batch of the run is returned by exactly one stream; a stream that finds all morsels claimed sleeps
-//! until another stream has finished one, because only then can there be more to do (the merge of an aggregation); once
-//! the last stream has ended or was dropped, the receipt is set, and a run whose streams were dropped early is
-//! cancelled.
+//! Invariants: every batch is returned by exactly one stream. A stream that finds all morsels taken sleeps until
+//! another stream has finished one, because only then can there be more to do (the merge of an aggregation). When the
+//! last stream has ended or was dropped, the execution statistics are set, and a program whose streams were dropped
+//! early is cancelled.
 
 use arrow::array::RecordBatch;
 use farpool_model::{Error, Result};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Returns `streams` streams (at least one) that together are the result of `run`.
+/// Returns `streams` streams (at least one) that together return the result of `run`.
 pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Execution {
     let streams = streams.max(1);
     let shared = Arc::new(Shared {
@@ -45,7 +45,7 @@ pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Executio
     Execution { prepared: run.prepared().clone(), streams: (0..streams).map(stream).collect(), receipt }
 }
 
-/// State that the streams of one run share.
+/// State that the streams of one program share.
 struct Shared {
     caller: Caller,
     run: Arc<Run>,
@@ -58,7 +58,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Runs one step on this thread and adds its CPU time to the run.
+    /// Runs one step on this thread and adds its CPU time to that of the program.
     fn step(&self) -> Result<Step> {
         let start = thread_cpu_ns();
         let step = self.run.step(&self.clock);
@@ -75,7 +75,7 @@ impl Shared {
         sleepers.into_iter().for_each(Waker::wake);
     }
 
-    /// Decrements the number of streams; the last one cancels an incomplete run and sets the receipt.
+    /// Decrements the number of streams. The last one cancels an incomplete program and sets the execution statistics.
     fn leave(&self) {
         if self.open.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -91,7 +91,7 @@ impl Shared {
     }
 }
 
-/// One of the streams of a run.
+/// One of the streams of a program.
 struct Morsels {
     shared: Arc<Shared>,
     ready: VecDeque<RecordBatch>,
@@ -105,7 +105,7 @@ impl Morsels {
         }
     }
 
-    /// Ends the stream with an error. The failure stops the run, so that the other streams fail as well.
+    /// Ends the stream with an error. The program is stopped, so that the other streams fail as well.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<RecordBatch>>> {
         self.shared.wake_all();
         self.end();

@@ -8,10 +8,10 @@ use farpool_files::{Task, Tasks};
 use farpool_model::{Error, Result, sql_name};
 use std::sync::Arc;
 
-/// The bytes that the JSON writer puts before and after a value in a line.
+/// Bytes that the JSON writer puts before and after a value.
 const AROUND: (&[u8], &[u8]) = (b"{\"v\":", b"}");
 
-/// Returns `schema` with nested columns replaced by text.
+/// Returns `schema` with strings in place of nested columns.
 pub(crate) fn texts_schema(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| match field.data_type().is_nested() {
         true => Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable())),

@@ -1,4 +1,4 @@
-//! Opens sessions and pools for programs: the program `farpool`, and packages of other languages.
+//! Opening of sessions and pools, for the program `farpool` and for packages of other languages.
 
 use crate::{
     CopyFiles, NearPool, Nearness, Pool, PoolUrl, QueryFiles, RemotePool, Result, Session, SessionOptions,
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Opens a session over `pool`, which reads the files that statements name and writes those of COPY.
+/// Opens a session over `pool`. It reads the files that statements name, and writes those of COPY.
 ///
 /// # Errors
 /// The pool's error if it cannot list its tables.
@@ -22,8 +22,8 @@ pub async fn open_session(
     Ok(session)
 }
 
-/// Caches columns of the node at `url` in up to `bytes_max` of this process's memory, with request parameters that suit
-/// the connection.
+/// Creates a client-side cache of up to `bytes_max` bytes for columns of the node at `url`, with request parameters
+/// that suit the connection.
 ///
 /// # Errors
 /// The errors of [`NearPool::open`]; fails if the node does not answer.

@@ -1,8 +1,8 @@
-//! Runs tasks on several threads and yields their results in the order of the tasks.
+//! Runs tasks on several threads and returns their results in the order of the tasks.
 //!
-//! Each free thread takes the next task and queues a channel for its results; the reader drains the channels in the
-//! order of the queue. Memory is bounded: the queue and each channel have a fixed capacity, and threads wait for
-//! capacity.
+//! Each free thread takes the next task and queues a channel for its results; the reader reads the channels in the
+//! order of the queue. Memory is bounded, because the queue and each channel have a fixed capacity, and threads wait
+//! for capacity.
 //!
 //! Invariant: if a thread panics, the stream ends with an error; it never ends early as if complete.
 
@@ -14,10 +14,10 @@ use futures::stream;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Maximal number of threads: more do not parse a file faster, since they wait for its bytes.
+/// Maximum number of threads. Reason: more do not parse a file faster, because they wait for its bytes.
 const THREADS_MAX: usize = 16;
 
-/// Number of batches of one task that may wait for the reader.
+/// Maximum number of batches of one task that wait for the reader.
 const BATCHES_AHEAD: usize = 4;
 
 /// A message from the thread of a task to the reader.
@@ -29,9 +29,9 @@ enum Item {
 
 /// The tasks and the queue of their channels; locked by one thread at a time.
 struct Line {
-    /// `None` once all have been taken.
+    /// The remaining tasks; `None` when all have been taken.
     tasks: Option<Tasks>,
-    /// The queue of the channels of the tasks, in order; `None` means that there are no further tasks.
+    /// The queue of the tasks' channels, in order. An entry `None` means that there are no further tasks.
     places: Sender<Option<Receiver<Item>>>,
 }
 
@@ -40,8 +40,9 @@ pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
 
-/// Runs the tasks that `make` returns on `threads` threads and streams their batches. Ends after the first
-/// error. Must be called within a tokio runtime. Dropping the stream ends the threads at their next batch.
+/// Runs the tasks that `make` returns on `threads` threads, and returns their batches as a stream, which ends after the
+/// first error. Must be called within a tokio runtime, because it starts blocking tasks. Dropping the stream ends the
+/// threads at their next batch.
 pub(crate) fn stream_tasks(make: impl FnOnce() -> Tasks + Send + 'static, threads: usize) -> BatchStream {
     let threads = threads.max(1);
     let (places, line) = channel(threads);
@@ -59,7 +60,7 @@ pub(crate) fn stream_tasks(make: impl FnOnce() -> Tasks + Send + 'static, thread
     }))
 }
 
-/// Runs one task after the other: the body of a thread.
+/// Runs one task after the other, as the body of a thread.
 fn work(shared: &Mutex<Line>) {
     while let Some((task, place)) = take(shared) {
         for batch in task() {
@@ -72,7 +73,7 @@ fn work(shared: &Mutex<Line>) {
     }
 }
 
-/// Takes the next task and queues the channel for its batches.
+/// Takes the next task and queues the channel for its batches; `None` if there are no more tasks.
 fn take(shared: &Mutex<Line>) -> Option<(Task, Sender<Item>)> {
     // A thread that panicked here has taken `tasks` and queued nothing, which the reader sees as a closed queue.
     let mut line = shared.lock().unwrap_or_else(PoisonError::into_inner);

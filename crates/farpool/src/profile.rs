@@ -23,17 +23,17 @@ const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 pub struct Profiling {
     /// Schema of the requested columns.
     schema: SchemaRef,
-    /// Positions of the requested columns in the batches.
+    /// Indexes of the requested columns in the batches.
     columns: Vec<usize>,
     tasks: Tasks,
     rows_read: Arc<AtomicU64>,
 }
 
 impl Profiling {
-    /// Prepares a profile of files; with `columns`, only of the columns of these names.
+    /// Prepares a profile of files; if `columns` is given, only of the columns with these names.
     ///
     /// # Errors
-    /// `NotFound` for a column that does not exist, `Invalid` for one whose type the pool does not support.
+    /// `NotFound` for a column that does not exist; `Invalid` for a column whose type the pool does not support.
     pub fn of_files(load: FileLoad, columns: Option<&[String]>) -> Result<Self> {
         let positions = held_positions(load.schema(), columns)?;
         let schema = projected(load.schema(), &positions)?;
@@ -69,7 +69,8 @@ impl Profiling {
         self.rows_read.clone()
     }
 
-    /// Reads all rows, on the calling thread and other threads of this process, and returns their profile.
+    /// Reads all rows, on the calling thread and other threads of this process, and returns their profile. Blocks until
+    /// then.
     ///
     /// # Errors
     /// Fails if the files cannot be read.
@@ -108,13 +109,13 @@ pub struct TableProfile {
     pub info: TableInfo,
     /// The profile of all of its columns.
     pub profile: Profile,
-    /// Positions in the profile of the columns that were requested.
+    /// Indexes of the requested columns in the profile.
     pub columns: Vec<usize>,
 }
 
-/// Returns the profile of the newest version of a table in a pool; computes it now if that has not been done in the
-/// background. With `columns`, [`TableProfile::columns`] has only the columns of these names. `rows_profiled` is
-/// updated with the progress meanwhile.
+/// Returns the profile of the newest version of a table in a pool, and computes it if the background has not done so.
+/// If `columns` is given, [`TableProfile::columns`] has only the columns with these names. `rows_profiled` is updated
+/// with the progress in the meantime.
 ///
 /// # Errors
 /// `NotFound` for the table or a column; the pool's error if it cannot answer.
@@ -166,7 +167,7 @@ fn projected(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
     schema::canonical_schema(&projected)
 }
 
-/// Returns the positions of the columns with these names, in the order of `names`; without names, of the columns whose
+/// Returns the indexes of the columns with these names, in the order of `names`; without names, of the columns whose
 /// types a pool supports.
 fn held_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
     match names {
@@ -175,10 +176,10 @@ fn held_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize
     }
 }
 
-/// Returns the positions of the columns with these names, in the order of `names`; without names, of all columns.
+/// Returns the indexes of the columns with these names, in the order of `names`; without names, of all columns.
 ///
 /// # Errors
-/// `NotFound` for a column that does not exist, `Invalid` for one that is named twice.
+/// `NotFound` for a column that does not exist; `Invalid` for a column that is named twice.
 pub fn column_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
     let Some(names) = names else { return Ok((0..schema.fields().len()).collect()) };
     let mut found: Vec<usize> = Vec::new();

@@ -30,7 +30,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::Mutex;
 
-/// A callback that is called with a label when a load begins; the returned value is dropped when the load has ended.
+/// A callback for progress bars: called with a label when a load begins; the value that it returns is dropped when the
+/// load has ended.
 type Watch = dyn Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 
 /// The files that queries have named, and the pool that holds them. Pass this to [`crate::Session::set_file_opener`].
@@ -56,16 +57,16 @@ pub struct QueryFiles {
     options: ReadOptions,
     watch: Option<Arc<Watch>>,
     state: Mutex<State>,
-    /// Files whose types are guessed from all rows, because a type guessed from the first rows did not fit.
+    /// Files whose column types are guessed from all rows, because a type guessed from the first rows did not fit.
     guessed_anew: std::sync::Mutex<HashSet<FileSpec>>,
     stdin: Stdin,
-    /// Files in stores that were opened for their columns and are about to be read: their beginnings or ends need not
-    /// be requested again.
+    /// Files in object stores that were opened for their columns and will be read soon. They are kept, so that their
+    /// beginnings or ends need not be requested again.
     opened: std::sync::Mutex<Vec<(FileSpec, FileLoad)>>,
     has_used_options: AtomicBool,
 }
 
-/// Maximal number of files in stores that stay opened.
+/// Maximum number of files in object stores that stay open.
 const OPENED_KEPT: usize = 16;
 
 #[derive(Default)]
@@ -74,7 +75,7 @@ struct State {
     loaded: Vec<Loaded>,
 }
 
-/// Columns of a file, or of the files of a pattern, that are loaded in the pool.
+/// Columns of a file, or of the files of a pattern, that were loaded into the pool.
 struct Loaded {
     files: FileSpec,
     columns: Vec<usize>,
@@ -89,7 +90,8 @@ impl Loaded {
     }
 }
 
-/// The identity of a file's state: path, length and modification time, or the stamp of its store.
+/// The identity of a file's content: path, length and modification time, or the stamp (such as an entity tag) from its
+/// object store.
 type Stamp = (PathBuf, u64, Option<SystemTime>, String);
 
 impl QueryFiles {
@@ -109,23 +111,22 @@ impl QueryFiles {
         }
     }
 
-    /// Sets the memory from which the pool reserves its work memory, so that a session that uses it too shares one
-    /// limit.
+    /// Sets the working memory that the pool uses. A session that uses the same one shares its limit.
     #[must_use]
     pub fn with_work_memory(mut self, work: Arc<WorkMemory>) -> Self {
         self.work = work;
         self
     }
 
-    /// Sets the options for files that are named without options of their own.
+    /// Sets the options for files that statements name without options.
     #[must_use]
     pub fn with_options(mut self, options: ReadOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Calls `watch` with a label when a load begins, for progress bars; the returned value is dropped when the load
-    /// ends.
+    /// Sets a callback for progress bars: called with a label when a load begins; the value that it returns is dropped
+    /// when the load ends.
     #[must_use]
     pub fn on_load(
         mut self,
@@ -148,8 +149,8 @@ impl QueryFiles {
         Ok(files)
     }
 
-    /// Returns whether a file was named without options of its own, so that those of [`QueryFiles::with_options`]
-    /// applied to it.
+    /// Returns whether a statement has named a file without options, so that those of [`QueryFiles::with_options`] were
+    /// used.
     pub fn has_used_options(&self) -> bool {
         self.has_used_options.load(Ordering::Relaxed)
     }
@@ -164,7 +165,7 @@ impl QueryFiles {
         })
     }
 
-    /// Keeps opened files of stores until they are read.
+    /// Keeps opened files of object stores until they are read.
     fn keep_opened(&self, files: FileSpec, load: FileLoad) {
         if load.stamps().all(|stamp| stamp.is_empty()) {
             return;
@@ -177,7 +178,7 @@ impl QueryFiles {
         opened.push((files, load));
     }
 
-    /// Returns files that were kept, or opens them.
+    /// Returns files that were kept open, or opens them.
     async fn opened(&self, files: &FileSpec) -> Result<FileLoad> {
         let kept = {
             let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,8 +201,8 @@ impl QueryFiles {
         }
     }
 
-    /// Returns the error for a load that failed: an error that requests new planning if types were guessed from too few
-    /// rows.
+    /// Returns the error of a failed load: one that makes the session plan the statement again if column types were
+    /// guessed from too few rows, otherwise `error`.
     async fn failed(&self, files: &FileSpec, error: Error) -> Error {
         if error.kind != ErrorKind::Invalid || files.options.sample_rows == Some(usize::MAX) {
             return error;
@@ -285,13 +286,14 @@ async fn open(files: &FileSpec) -> Result<FileLoad> {
         .map_err(|error| Error::internal(format!("reading a file stopped: {error}")))?
 }
 
-/// Returns the field with the type that a pool uses for it. An unsupported type is kept: such files are scanned.
+/// Returns the field with the type in which a pool stores it. An unsupported type is unchanged; files with such columns
+/// are scanned without a pool.
 pub(crate) fn held_field(field: &Field) -> Field {
     let data_type = canonical_type(field.data_type()).unwrap_or_else(|| field.data_type().clone());
     Field::new(field.name(), data_type, field.is_nullable())
 }
 
-/// Returns a table name that consists of the end of `path` and a number that distinguishes several loads of the same
+/// Returns a table name that consists of the end of `path` and `number`, which distinguishes several loads of the same
 /// files.
 fn table_name(path: &str, number: usize) -> Result<TableName> {
     let suffix = if number == 0 { String::new() } else { format!("#{number}") };

@@ -1,7 +1,7 @@
-//! Files as tables that are read as a stream, without a pool: for statements that need the first rows or only count
-//! rows, for columns of types that pools do not support, and for files that are larger than the pool.
+//! Files as tables that are read as a stream, without a pool: for statements that need only the first rows or the
+//! number of rows, for columns of types that pools do not support, and for files that are larger than the pool.
 //!
-//! Invariant: a column has the same type as in a pool; if pools do not support it, Arrow's type.
+//! Invariant: a column has the same type as in a pool, or Arrow's type if pools do not support it.
 
 use crate::FileLoad;
 use crate::ordered::{stream_tasks, threads};
@@ -24,18 +24,19 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A callback that is called when reading begins; the returned value is dropped when reading has ended.
+/// A callback for progress bars: called when reading begins; the value that it returns is dropped when reading has
+/// ended.
 pub(crate) type Watch = dyn Fn(&FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 
 /// A table of some columns of files.
 pub(crate) struct FileScan {
     opened: Arc<Opened>,
-    /// Positions of the columns in the files.
+    /// Indexes of the columns in the files.
     columns: Vec<usize>,
     schema: SchemaRef,
 }
 
-/// Files that were opened once for their schema; the first reader takes `load` and need not open them again.
+/// Files that were opened for their schema. The first reader takes `load`, so that they need not be opened again.
 struct Opened {
     files: FileSpec,
     load: Mutex<Option<FileLoad>>,
@@ -43,7 +44,7 @@ struct Opened {
 }
 
 impl FileScan {
-    /// Creates a table of the columns at `columns` of `load`; `files` tells how to open the files again.
+    /// Creates a table of the columns at the indexes `columns` of `load`. `files` says how to open the files again.
     pub(crate) fn new(files: FileSpec, load: FileLoad, columns: Vec<usize>, watch: Arc<Watch>) -> Self {
         let fields = load.schema().fields();
         let fields: Vec<_> = columns.iter().map(|&i| crate::query_files::held_field(&fields[i])).collect();
@@ -85,7 +86,7 @@ impl TableProvider for FileScan {
     }
 }
 
-/// The rows that one scan of a plan reads.
+/// The rows of one scan in a plan.
 struct Rows {
     opened: Arc<Opened>,
     columns: Vec<usize>,
@@ -139,7 +140,7 @@ fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &Sc
     }))
 }
 
-/// Returns batches without columns of `rows` rows in total.
+/// Returns batches without columns that have `rows` rows in total.
 fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::Result<RecordBatch>> {
     let most = cast::u64_from(limits::ROW_GROUP_ROWS);
     let mut left = rows;
@@ -150,7 +151,7 @@ fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::
     })
 }
 
-/// Converts the columns of `batch` to the types of a pool, except unsupported ones.
+/// Converts the columns of `batch` to the types in which a pool stores them; unsupported types stay unchanged.
 fn held(batch: &RecordBatch, schema: &SchemaRef) -> farpool_model::Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         match canonical_type(column.data_type()) {

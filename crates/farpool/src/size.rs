@@ -4,7 +4,8 @@ pub use farpool_memory::parse_size as parse;
 use farpool_model::{Error, Result};
 use std::time::Duration;
 
-/// Units of time with their length in seconds; a suffix follows the longer ones that end with it.
+/// Units of time with their length in seconds. A unit comes after the longer ones that end with it, because the first
+/// match is used.
 const TIME_UNITS: [(&str, f64); 7] =
     [("ms", 1e-3), ("min", 60.0), ("sec", 1.0), ("hours", 3600.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
@@ -89,7 +90,7 @@ fn whole_units(seconds: u64) -> String {
     }
 }
 
-/// Formats the ratio of `before` to `after`: `3.5x`; `-` if one of them is zero.
+/// Formats how many times as large `before` is as `after`: `3.5x`; `-` if one of them is zero.
 pub fn factor(before: u64, after: u64) -> String {
     if before == 0 || after == 0 {
         return "-".to_string();

@@ -1,7 +1,7 @@
 //! Standard input as a file of a query: for `COPY … FROM STDIN`, and for statements that name it as a file.
 //!
 //! A query may read a file more than once: for its columns, for its rows, and again if types were guessed incorrectly.
-//! Standard input can be read only once, so that it is copied to a temporary file, which is deleted when this value is
+//! Standard input can be read only once. It is therefore copied to a temporary file, which is deleted when [`Stdin`] is
 //! dropped.
 
 use farpool_model::{Error, FileSpec, Result};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-/// Paths that mean standard input.
+/// File names that mean standard input.
 const NAMES: [&str; 2] = ["/dev/stdin", "/dev/fd/0"];
 
 /// Name of the temporary file; errors show it to the user.
@@ -52,7 +52,7 @@ impl Stdin {
         Ok(files)
     }
 
-    /// Removes the temporary folder's path from the message of `error`.
+    /// Replaces the path of the temporary file in the message of `error`, so that the user does not see it.
     pub(crate) async fn named(&self, error: Error) -> Error {
         let kept = self.0.lock().await;
         let Some(folder) = &*kept else { return error };

@@ -1,5 +1,5 @@
-//! Text for a terminal: characters that a terminal would interpret become escapes. Texts from a peer, a file or a query
-//! may contain characters that move the cursor, change the terminal, or reorder the surrounding text.
+//! Text for a terminal, in which characters that a terminal would interpret are replaced by escapes. Texts from a peer,
+//! a file or a query may contain characters that move the cursor, change the terminal, or reorder the surrounding text.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ pub enum EscapeStyle {
 pub struct TerminalText<W> {
     out: W,
     style: Option<EscapeStyle>,
-    /// The first bytes of a character whose remaining bytes have not been written yet.
+    /// The first bytes of a character whose remaining bytes were not written yet.
     begun: Vec<u8>,
 }
 

@@ -1,5 +1,5 @@
-//! Batches of statements over real pools: they read tables at one moment, shared rows are read once, and they return
-//! the results of their statements run one after the other, even while tables change.
+//! Batches of statements over real pools: they read all tables at one point in time, rows that several statements need
+//! are read only once, and the results are those of the statements run one after the other, even while tables change.
 
 use crate::versions::{Writer, load};
 use arrow::array::{AsArray, Int64Array, RecordBatch};
@@ -29,7 +29,7 @@ async fn pools() -> [Arc<dyn Pool>; 2] {
     [EmbeddedPool::open(256 << 20).unwrap(), connect(&url, None).await.unwrap()]
 }
 
-/// Returns the first number of each statement's result, and the total costs.
+/// Returns the first number of each statement's result, and the execution statistics of the batch.
 async fn numbers(mut batch: Batch) -> (Vec<i64>, Receipt) {
     let (mut numbers, mut total) = (Vec::new(), Receipt::default());
     while let Some(query) = batch.next().await {

@@ -43,7 +43,7 @@ fn tables_are_compressed_and_read_again() {
     }
 }
 
-/// A directory whose segments differ serves all of them, and reports the bytes read from disk.
+/// A directory with segments of all codecs serves all of them, and the bytes read from disk are reported.
 #[test]
 fn segments_of_all_kinds_stand_in_one_directory() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Nodes and sessions with a data directory: killed, damaged, opened twice, restarted.
+//! Nodes and sessions with a data directory: killed, corrupted, opened twice, restarted.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -20,7 +20,7 @@ fn serve(data: &Path) -> Server {
     Server::start(&["--data-dir", text(data)])
 }
 
-/// Waits until a node has printed a text on standard error.
+/// Blocks until a node has printed a text on standard error.
 fn tells(server: &Server, part: &str) {
     until(part, || server.said().contains(part));
 }

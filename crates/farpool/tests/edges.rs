@@ -1,8 +1,8 @@
-//! Checks the rules of the tree: dependencies between crates, which crates may name DataFusion, the contents
-//! of `ARCHITECTURE.md` and `docs/internals`, and the header comment of every source file; in the files beside this one,
-//! where unsafe code and limits may be, that decoders are fuzzed, that dependencies are used, that their features are the
-//! same for the program and the workspace, how doc comments begin, and that nothing of the node names a protocol.
-//! `cargo xtask check` runs the same functions before anything is built.
+//! Checks the rules of the tree: dependencies between crates, which crates may name DataFusion, the contents of
+//! `ARCHITECTURE.md` and `docs/internals`, and the header comment of every source file. The files in the folder `edges`
+//! check where unsafe code and limits may be, that decoders are fuzzed, that dependencies are used and have the same
+//! features for the program and the workspace, how doc comments begin, and that only protocols themselves name
+//! protocols. `cargo xtask check` runs the same functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the only list of the edges between crates. A crate may use all crates that it reaches along
 //! them, directly or indirectly.
@@ -190,7 +190,7 @@ fn read_page(root: &Path, page: &str) -> Result<String, String> {
     std::fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"))
 }
 
-/// Returns what stands between backticks, without a slash at its end.
+/// Returns the texts between backticks, without a slash at the end.
 fn quoted(text: &str) -> BTreeSet<&str> {
     let quotes = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     quotes.map(|quote| quote.trim_end_matches('/')).collect()

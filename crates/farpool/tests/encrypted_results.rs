@@ -5,7 +5,7 @@ use crate::cli_support::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Returns the public key that a node has printed when it started.
+/// Returns the public key that a node printed at its start.
 fn said_key(server: &Server) -> String {
     until("the node says its key", || server.said().contains("node key "));
     let said = server.said();

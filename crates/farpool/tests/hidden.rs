@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const ROWS: i64 = 300_000;
 
-/// The start of every text of the tables here, which occurs nowhere else.
+/// The beginning of every text in the tables, which occurs nowhere else.
 const SECRET: &str = "nobody is to find this, number ";
 
 fn rows() -> RecordBatch {

@@ -1,4 +1,4 @@
-//! A node that speaks the Redis protocol, from the outside.
+//! Tests of a node through the Redis protocol.
 
 #![expect(clippy::disallowed_methods, reason = "a test has sockets and threads of its own")]
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of times that a node is killed while clients change keys, unless `FARPOOL_KILLS` is set.
 const KILLS: usize = 8;
 
-/// Number of clients that change keys meanwhile.
+/// Number of clients that change keys until the node is killed.
 const CLIENTS: usize = 4;
 
 fn serve(data: &Path, fsync: &str) -> Server {

@@ -8,13 +8,13 @@ use farpool::Pool;
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Rows of the tables here: about twenty row groups, more than the pool's memory.
+/// Number of rows of the tables: about twenty row groups, more than fit into the pool.
 const ROWS: i64 = 1_500_000;
 
 /// Memory of the pools.
 const POOL_BYTES: usize = 32 << 20;
 
-/// Number of clients that start to read a result and then stop.
+/// Number of clients that begin to read a result and then stop.
 const STALLED: usize = 64;
 
 fn rows() -> RecordBatch {

@@ -37,7 +37,7 @@ async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, batch: RecordBatch) 
     pool.load(&name(table), mode.into(), batch.schema(), None, batches).await.unwrap();
 }
 
-/// A node, and a connection to it that can be cut.
+/// A node, and a client connection that a test can break.
 struct Bench {
     writer: Arc<dyn Pool>,
     pool: Arc<dyn Pool>,
@@ -100,7 +100,7 @@ fn number(batches: &[RecordBatch]) -> i64 {
     batch.column(0).as_primitive::<Int64Type>().value(0)
 }
 
-/// Asserts that the error contains `what` and does not mention handles.
+/// Asserts that the message of the error contains `what` and does not mention handles, which users do not know.
 fn told(error: &Error, what: &str) {
     assert!(matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound), "{:?}: {error}", error.kind);
     assert!(error.to_string().contains(what), "{error}");

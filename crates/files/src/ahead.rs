@@ -1,19 +1,18 @@
-//! Read-ahead: advises the system which bytes will be needed soon, so that disk reads overlap with parsing.
+//! Read-ahead: tells the operating system which bytes will be needed soon, so that disk reads overlap with parsing.
 //!
 //! It is only advice: results do not depend on it, and its errors are ignored.
 
 use std::fs::File;
 use std::io::{Read, Result};
 
-/// Number of bytes ahead of the reader that are asked for.
+/// Bytes after the current offset that are requested.
 const AHEAD_BYTES: u64 = 16 << 20;
 
-/// Position from which on read-ahead begins: a file of which only the first rows are needed is not read
-/// further than this.
+/// Offset from which on read-ahead begins, because a file may be opened only for its first rows.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// Bytes per request: Linux truncates requests that exceed the disk's maximum, and no disk's maximum is
-/// smaller.
+/// Bytes per request. Reason: Linux truncates requests that exceed the disk's maximum, and no disk has a lower maximum
+/// than this.
 const REQUEST_BYTES: u64 = 128 << 10;
 
 /// Asks the system to read the bytes from `start` to `end`.
@@ -33,11 +32,11 @@ pub(super) fn advise(file: &File, start: u64, end: u64) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn advise(_: &File, _: u64, _: u64) {}
 
-/// A reader that asks ahead, for files read from beginning to end.
+/// A reader with read-ahead, for files that are read from beginning to end.
 pub(super) struct Ahead {
     file: File,
     at: u64,
-    /// End of the bytes that have been asked for.
+    /// Offset of the end of the requested bytes.
     asked: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Checks for dates and times outside the calendar.
+//! Checks for dates and times outside the calendar of the query engine.
 //!
 //! Invariant: every date and time that a source returns can be formatted as text. A date has 32 bits and a time 64,
-//! which exceed the years of the engine's calendar; DuckDB and PostgreSQL write 'infinity' as the last of them.
+//! which exceed the years of the engine's calendar; DuckDB and PostgreSQL write 'infinity' as the maximum value.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -16,7 +16,8 @@ use std::ops::RangeInclusive;
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// The seconds since 1970 of the times that have a text, in any zone: one day less at either end.
+/// Range of the times that can be formatted in any time zone, in seconds since 1970: one day less at either end of the
+/// calendar.
 const SECONDS: RangeInclusive<i64> =
     DateTime::<Utc>::MIN_UTC.timestamp() + DAY_SECONDS..=DateTime::<Utc>::MAX_UTC.timestamp() - DAY_SECONDS;
 
@@ -55,7 +56,7 @@ pub(super) fn check(name: &str, column: &ArrayRef) -> Result<()> {
     }
 }
 
-/// Returns whether the values of a type consist of others, among which there may be dates and times.
+/// Returns whether a nested type may contain dates or times.
 fn has_times_within(of: &DataType) -> bool {
     match of {
         DataType::Dictionary(_, of) => {
@@ -65,7 +66,8 @@ fn has_times_within(of: &DataType) -> bool {
     }
 }
 
-/// Returns the first value outside the calendar. A unit of it is `seconds / parts` seconds.
+/// Returns the first value outside the calendar; `None` if there is none. A unit of the values is `seconds / parts`
+/// seconds.
 fn outside<T: ArrowPrimitiveType>(column: &ArrayRef, parts: i64, seconds: i64) -> Option<i64>
 where
     i64: From<T::Native>,

@@ -1,7 +1,7 @@
-//! Decompresses files while they are read.
+//! Decompression of files while they are read.
 //!
-//! Invariant: memory is bounded by one window of the decompressor (128 MiB at most, zstd's own limit; 32 KiB
-//! for gzip) and a buffer, whatever a file expands to.
+//! Invariant: memory is bounded by one window of the decompressor (at most 128 MiB, zstd's own limit; 32 KiB for gzip)
+//! and a buffer, however large a file is after decompression.
 
 use super::ahead::Ahead;
 use super::files;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A reader of bytes.
+/// A reader of bytes, decompressed or decoded.
 pub(super) type Bytes = Box<dyn BufRead + Send>;
 
 /// Returns the decompressed bytes of `file`, which must be at its beginning.
@@ -58,7 +58,7 @@ pub(super) fn of_head(head: &[u8]) -> FileCompression {
     }
 }
 
-/// Decompresses `head`, the beginning of a file, as far as possible, to at most `most` bytes.
+/// Decompresses `head`, the beginning of a file, as far as possible; returns at most `most` bytes.
 pub(super) fn head(head: &[u8], compression: FileCompression, most: usize) -> std::io::Result<Vec<u8>> {
     let mut from = decompressed(std::io::Cursor::new(head.to_vec()), compression)?;
     let mut bytes = vec![0; most];

@@ -1,4 +1,4 @@
-//! Converts columns of text to typed columns.
+//! Conversion of text columns to typed columns.
 
 use super::csv::guess::{has_zone, hyphenated};
 use arrow_array::{Array, ArrayRef, StringArray};
@@ -8,14 +8,14 @@ use arrow_schema::DataType;
 /// Origin of the type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Guessed from other values. A timestamp with a time zone does not fit a column guessed without one, nor
-    /// the reverse.
+    /// Guessed from other values. A timestamp with a time zone does not fit a column that was guessed without one, and
+    /// vice versa.
     Guessed,
-    /// Set by the user: a timestamp without a zone is taken as UTC, and one with a zone is converted.
+    /// Set by the user. A timestamp without a zone is taken as UTC, and one with a zone is converted.
     Said,
 }
 
-/// Why a column cannot be converted.
+/// Reason why a column cannot be converted.
 #[derive(Debug)]
 pub(super) enum Misfit {
     /// The value in this row cannot be parsed.
@@ -24,7 +24,7 @@ pub(super) enum Misfit {
     Type,
 }
 
-/// Converts `texts` to `data_type`; a column of type Null, which has no values, becomes text.
+/// Converts `texts` to `data_type`; a column of type Null, which has no values, becomes strings.
 pub(super) fn convert(texts: &StringArray, data_type: &DataType, origin: Origin) -> Result<ArrayRef, Misfit> {
     let converted = converted(texts, data_type, origin)?;
     let misfit = misfits(texts, &*converted).next();
@@ -34,7 +34,7 @@ pub(super) fn convert(texts: &StringArray, data_type: &DataType, origin: Origin)
     }
 }
 
-/// Converts `texts`; values that do not fit become NULL.
+/// Converts `texts`; values that cannot be converted become NULL.
 pub(super) fn converted(
     texts: &StringArray,
     data_type: &DataType,
@@ -58,7 +58,7 @@ pub(super) fn converted(
     cast(texts)
 }
 
-/// Rows whose text became NULL in the conversion.
+/// Returns the rows whose text became NULL in the conversion.
 pub(super) fn misfits<'a>(texts: &'a StringArray, values: &'a dyn Array) -> impl Iterator<Item = usize> + 'a {
     let rows = if values.null_count() == texts.null_count() { 0 } else { texts.len() };
     (0..rows).filter(|&row| values.is_null(row) && texts.is_valid(row))

@@ -27,9 +27,9 @@ struct Decoded {
     from: Bytes,
     encoding: CharacterEncoding,
     text: String,
-    /// Number of bytes of `text` that were read.
+    /// Number of bytes of `text` that the caller has read.
     at: usize,
-    /// The first byte of a UTF-16 unit whose second has not come.
+    /// The first byte of a UTF-16 code unit whose second byte was not read yet.
     unit: Option<u8>,
     /// The first half of a surrogate pair.
     high: Option<u16>,

@@ -1,4 +1,4 @@
-//! Resolves the file names that a user typed to files of a known format.
+//! Resolution of file names that a user typed to files of a known format.
 //!
 //! Invariant: the format is the one that the name states *and* the first bytes confirm. If they disagree, the error
 //! says what the bytes look like, because a wrong guess would lead to a more confusing error later.
@@ -28,15 +28,15 @@ pub(super) enum Format {
 /// Number of bytes read to detect the format.
 const HEAD_BYTES: usize = 4096;
 
-/// Number of bytes read of a compressed file to detect the format: more than a block of Zstandard, which has
-/// 128 KiB at most.
+/// Bytes read of a compressed file to detect the format. Reason: more than a block of Zstandard, which has at most 128
+/// KiB.
 const COMPRESSED_HEAD_BYTES: u64 = 256 << 10;
 
-/// Maximum depth to which folders are searched.
+/// Maximum depth of folders that are searched.
 const FOLDER_DEPTH: usize = 32;
 
-/// Returns the files that `pattern` stands for, sorted by name: those of a folder, or those that match. If a
-/// file with exactly this name exists, it is the result, even if the name has pattern characters.
+/// Returns the files that `pattern` stands for, sorted by name: those of a folder, or those that match a pattern. If a
+/// file has exactly this name, it is the only result, even if the name has pattern characters.
 pub(super) fn resolve(pattern: &str) -> Result<Vec<PathBuf>> {
     let literal = Path::new(pattern);
     if literal.is_dir() {
@@ -65,7 +65,7 @@ pub(super) fn within_limit(files: usize) -> Result<()> {
     }
 }
 
-/// Expands `{a,b}` into one pattern for each choice.
+/// Expands `{a,b}` to one pattern per choice.
 pub(super) fn alternatives(pattern: &str) -> Result<Vec<String>> {
     let mut done = Vec::new();
     let mut open = vec![pattern.to_string()];
@@ -133,7 +133,10 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Opens a regular file that is not empty; returns it and its size in bytes.
+/// Opens a regular file; returns it and its size in bytes.
+///
+/// # Errors
+/// `Invalid` if it is empty or not a regular file; errors of the file system.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
@@ -219,7 +222,7 @@ pub(super) fn format(
     Ok((format, compression))
 }
 
-/// Returns whether text may have bytes that are 0, in the encoding that the options say.
+/// Returns whether text in the encoding that the options state may have zero bytes.
 fn has_zeros(options: &ReadOptions) -> bool {
     matches!(
         options.encoding,
@@ -289,7 +292,8 @@ impl Extension {
     }
 }
 
-/// Looks up the extension; one of a compression is stripped first.
+/// Returns the format that the extension states, after removing the extension of a compression; `None` if it states
+/// none.
 pub(super) fn by_extension(path: &Path) -> Option<Extension> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let stem = [".gz", ".zst", ".zstd"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);

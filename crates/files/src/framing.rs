@@ -1,8 +1,8 @@
-//! Checks the framing of Arrow IPC files and streams before they are passed to the reader.
+//! Checks of the framing of Arrow IPC files and streams before they are passed to the Arrow reader.
 //!
-//! The reader trusts the sizes stated in a file and allocates accordingly; a damaged size would abort the
-//! process, which no caller can catch. The check reads only metadata: the messages' headers and, for
-//! compressed buffers, the eight bytes that state their uncompressed size.
+//! The Arrow reader trusts the sizes stated in a file and allocates accordingly; a corrupted size would abort the
+//! process, which no caller can catch. The check reads only metadata: the messages' headers and, for compressed
+//! buffers, the eight bytes that state their uncompressed size.
 //!
 //! Invariant: after `Ok` every message and every buffer is within the file, and no stated size exceeds what
 //! [`limits::IPC_BUFFER_BYTES_MAX`] and 32-bit row counts allow. (Arrow columnar format, "Serialization and
@@ -170,7 +170,8 @@ pub(super) fn first_message(from: &mut impl Read) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Checks that the reader knows the columns' types: it panics at integers of 128 bits, as Polars writes them.
+/// Checks that the Arrow reader supports the columns' types, because it panics at integers of 128 bits, as Polars
+/// writes them.
 fn readable(schema: Option<arrow_ipc::Schema<'_>>) -> Result<()> {
     let fields = schema.and_then(|schema| schema.fields());
     match fields.into_iter().flatten().find(has_wide_integer) {

@@ -1,4 +1,4 @@
-//! Partition folders called `name=value`, as Hive and Spark write them, as columns of the files within.
+//! Partition folders named `name=value`, as Hive and Spark write them, whose values are columns of the files inside.
 //!
 //! A column of the file itself takes precedence over a folder of the same name.
 
@@ -9,7 +9,7 @@ use farpool_model::{Error, ReadOptions, Result, brief};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Notation of NULL in Hive's partition folders.
+/// Value of a partition folder that stands for NULL, as in Hive.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Returns the schema with a column for each partition folder, if all files are in such folders of the same names.
@@ -46,7 +46,7 @@ pub(super) fn with_partitions(
     Arc::new(Schema::new(fields))
 }
 
-/// Returns the schema with a column for the path of each row's file, if that is asked for.
+/// Returns the schema with a column for the path of each row's file, if the options request it.
 pub(super) fn with_paths(
     files: &mut [InputFile],
     schema: SchemaRef,

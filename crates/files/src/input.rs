@@ -1,4 +1,4 @@
-//! A file that is opened: one of this machine, or one over a network.
+//! A file to be read: on this machine, or on a network.
 
 use super::files;
 use super::lanes::Lanes;
@@ -20,7 +20,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Opens a file that is not empty; returns it and its size in bytes.
+    /// Opens the file; returns it and its size in bytes.
+    ///
+    /// # Errors
+    /// `Invalid` if the file is empty; errors of the file system or the network.
     pub(super) fn open(&self) -> Result<(Input, u64)> {
         let Some(remote) = &self.remote else {
             let (file, bytes) = files::open(&self.path)?;
@@ -32,8 +35,8 @@ impl Place {
         }
     }
 
-    /// Runs a reader as [`super::guarded`] does. An error of the network is reported as such, whatever the reader makes
-    /// of it.
+    /// Runs a reader as [`super::guarded`] does. If there was a network error, reports it in place of the reader's
+    /// error.
     pub(super) fn guarded<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
         super::guarded(&self.path, read).map_err(|error| self.cause(error))
     }
@@ -100,7 +103,7 @@ impl ChunkReader for Chunks {
     }
 }
 
-/// A reader of [`Chunks`].
+/// Reads the bytes of [`Chunks`].
 pub(super) enum ChunkRead {
     Local(BufReader<File>),
     Remote(<Lanes as ChunkReader>::T),

@@ -29,7 +29,7 @@ pub(super) fn open(path: &Path, mut file: Input, bytes: u64, kind: Kind) -> Resu
     Ok((schema.map_err(|error| failure(path, error))?, rows))
 }
 
-/// Reads the columns at indices `columns`, which must ascend.
+/// Reads the columns at the indexes `columns`, which must be in ascending order.
 pub(super) fn read(
     path: &Path,
     file: Input,

@@ -1,11 +1,11 @@
-//! Column chunks of a remote Parquet file: ranges that are fetched in pieces, in parallel, ahead of their reader.
+//! Column chunks of a remote Parquet file: byte ranges that are fetched in pieces, in parallel, before they are read.
 //!
-//! Column chunks of a row group that are small together are asked for at once, neighbours in one request. Others are
-//! *lanes*: of each the piece that is read and the next one are held, since a reader goes through all columns side by
-//! side.
+//! If the column chunks of a row group are small together, all are requested at once, and adjacent ones in one request.
+//! Otherwise each is a *lane*: the piece that is read and the next one are in memory, because a reader reads all
+//! columns in parallel.
 //!
-//! Invariant: a row group holds at most about twice [`GROUP_BYTES`], and half a megabyte for each column where it has
-//! very many.
+//! Invariant: a row group holds at most about twice [`GROUP_BYTES`], and half a megabyte per column if it has very many
+//! columns.
 
 use super::remote::{Piece, Remoted};
 use bytes::{Bytes, BytesMut};
@@ -17,14 +17,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of the column chunks of a row group up to which they are fetched at once, and a measure for larger ones.
+/// Maximum bytes of the column chunks of a row group that are requested at once. For larger row groups, the bytes of
+/// all pieces are derived from it.
 const GROUP_BYTES: u64 = 32 << 20;
 
-/// Bytes of a piece.
+/// Minimum and maximum bytes of a piece.
 const PIECE_BYTES_MIN: u64 = 256 << 10;
 const PIECE_BYTES_MAX: u64 = 8 << 20;
 
-/// Bytes between two column chunks that are read rather than asked around.
+/// Maximum bytes between two column chunks that are fetched with them, because a second request would cost more.
 const GAP_BYTES: u64 = 64 << 10;
 
 /// Ranges of a remote file.
@@ -34,16 +35,16 @@ pub(super) struct Lanes(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     of: Arc<Remoted>,
-    /// In the order of their positions.
+    /// Pieces, ordered by offset.
     pieces: Vec<Piece>,
-    /// True for each piece that the next one continues.
+    /// For each piece whether the next one continues it without a gap.
     goes_on: Vec<bool>,
     is_at_once: bool,
     held: u64,
 }
 
 impl Lanes {
-    /// Creates the ranges of a row group that is read as a whole, and requests as many as fit.
+    /// Creates the ranges of a row group that is read completely, and requests as many as fit.
     pub(super) fn of_group(of: &Arc<Remoted>, ranges: Vec<Range<u64>>) -> Self {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let lanes = match bytes <= GROUP_BYTES {
@@ -61,7 +62,8 @@ impl Lanes {
         lanes
     }
 
-    /// Ranges of which perhaps only the beginning is read; asks for the first pieces of those in `first`.
+    /// Creates ranges of which perhaps only the beginning is read, and requests the first pieces of the first `first`
+    /// ranges.
     pub(super) fn of_look(of: &Arc<Remoted>, ranges: &[Range<u64>], first: usize) -> Self {
         let lanes = Lanes::new(of, ranges, PIECE_BYTES_MIN, false);
         for range in &ranges[..first.min(ranges.len())] {
@@ -101,19 +103,19 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// Returns the piece that has the byte at `at`.
+    /// Returns the index of the piece that has the byte at offset `at`; `None` if no piece has it.
     fn piece_at(&self, at: u64) -> Option<usize> {
         let behind = self.pieces.partition_point(|piece| piece.range.start <= at);
         let i = behind.checked_sub(1)?;
         self.pieces[i].range.contains(&at).then_some(i)
     }
 
-    /// Returns whether a piece continues the one before it.
+    /// Returns whether the piece with index `i` continues the piece before it without a gap.
     fn continues(&self, i: usize) -> bool {
         i.checked_sub(1).is_some_and(|before| self.goes_on[before])
     }
 
-    /// Returns the bytes from `at` on that one piece has, or up to `wanted` bytes that none has.
+    /// Returns the bytes from offset `at` on that are in one piece; if there is no piece, reads up to `wanted` bytes.
     fn bytes_at(&self, at: u64, wanted: u64) -> io::Result<Bytes> {
         let Some(i) = self.piece_at(at) else {
             let next = self.pieces.partition_point(|piece| piece.range.start <= at);
@@ -135,7 +137,7 @@ impl Inner {
     }
 }
 
-/// Joins ranges that are neighbours, or nearly so.
+/// Joins ranges with no or small gaps between them.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::new();
@@ -181,7 +183,7 @@ impl ChunkReader for Lanes {
     }
 }
 
-/// Reads from a position on; for the headers of pages, which are short.
+/// Reads a few bytes from an offset on, such as a page header.
 #[derive(Debug)]
 pub(super) struct LaneReader {
     of: Arc<Inner>,
@@ -201,7 +203,7 @@ impl Read for LaneReader {
     }
 }
 
-/// The end of a remote file, for its footer.
+/// Reads the footer of a remote file from the file's end.
 #[derive(Debug)]
 pub(super) struct Tail<'a>(pub &'a Remoted);
 

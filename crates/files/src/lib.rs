@@ -1,11 +1,11 @@
-//! Files as streams of record batches: Parquet, CSV and TSV, JSON, Arrow IPC (file and stream), of this machine or, by
-//! their URLs, over a network that the host brings ([`Remotes`]).
+//! Files as streams of record batches: Parquet, CSV and TSV, JSON, Arrow IPC (file and stream). Files are on this
+//! machine or, named by URLs, on a network that the caller provides ([`Remotes`]).
 //!
-//! A source is one file or several that agree in their columns. Opening it reads only metadata and, where
-//! types are guessed, the first rows; reading it reads only the requested columns: one batch after the other
+//! A source is one file or several files that are read as one table. Opening it reads only metadata and, if column
+//! types are guessed, the first rows. Reading it reads only the requested columns: one batch after the other
 //! ([`Source::batches`]), or in tasks for several threads ([`Source::tasks`]).
 //!
-//! Invariant: every error names the file it is about, and no file, however damaged, makes the reader panic.
+//! Invariant: every error names the file it is about, and no file, however corrupted, makes the reader panic.
 
 #![forbid(unsafe_code)]
 
@@ -51,8 +51,8 @@ pub use stream::{Stream, of_rows, open_stream};
 pub use tasks::{Task, Tasks, of_batches};
 pub use urls::is_url;
 
-/// Opens a file, the files that a pattern such as `trips-*.parquet` matches, or those of a folder, with
-/// default options.
+/// Opens a file, the files that a pattern such as `trips-*.parquet` matches, or those of a folder, with default
+/// options.
 ///
 /// # Errors
 /// Errors of [`open_all`].
@@ -60,14 +60,14 @@ pub fn open(pattern: &str) -> Result<Source> {
     open_all(&[pattern], &ReadOptions::default(), None)
 }
 
-/// Opens the files at several paths, patterns and folders as one source, in the order given; those that are URLs
-/// through `remotes`. The format is taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`,
+/// Opens the files at several paths, patterns and folders as one source, in the order given; URLs are opened through
+/// `remotes`. The format is taken from `options`, else from the extension (`.parquet`, `.csv`, `.tsv`, `.json`,
 /// `.jsonl`, `.ndjson`, `.arrow`, `.arrows`, `.feather`, `.ipc`; for CSV and JSON optionally followed by `.gz` or
 /// `.zst`), else from the first bytes.
 ///
 /// # Errors
-/// `NotFound` when there is no such file; `Invalid` when it is empty, of an unknown format,
-/// not what its name says, or differs from another file in its columns; `Corrupt` when it is damaged.
+/// `NotFound` if there is no such file; `Invalid` if it is empty, of an unknown format, not of the format that its name
+/// says, or has columns that differ from those of another file; `Corrupt` if it is corrupted.
 pub fn open_all(patterns: &[&str], options: &ReadOptions, remotes: Option<&dyn Remotes>) -> Result<Source> {
     let (mut places, held) = (Vec::new(), Arc::default());
     for pattern in patterns {
@@ -92,7 +92,7 @@ pub fn open_all(patterns: &[&str], options: &ReadOptions, remotes: Option<&dyn R
     Ok(Source { paths, files, schema, held, limit: None, progress: Arc::default() })
 }
 
-/// Opens files, the remote ones with some of the next ones asked for already.
+/// Opens files. For remote files, the beginnings or ends of the next files are requested in advance.
 fn open_places(places: &[Place], options: &ReadOptions) -> Result<Vec<InputFile>> {
     let (mut files, mut asked) = (Vec::with_capacity(places.len()), 0);
     for (i, place) in places.iter().enumerate() {
@@ -111,7 +111,7 @@ fn open_places(places: &[Place], options: &ReadOptions) -> Result<Vec<InputFile>
     Ok(files)
 }
 
-/// Number of remote files whose beginning or end is requested before it is needed, and kept until it is read.
+/// Maximum number of remote files whose beginning or end is requested in advance, and kept until it is read.
 const FILES_AHEAD: usize = 32;
 
 /// Opened files that have not been read yet.
@@ -119,7 +119,7 @@ pub struct Source {
     paths: Vec<PathBuf>,
     files: Vec<InputFile>,
     schema: SchemaRef,
-    /// Bytes of remote files that are in memory, or on their way.
+    /// Bytes of remote files that are in memory or requested.
     held: Arc<AtomicU64>,
     limit: Option<usize>,
     progress: Arc<AtomicU64>,
@@ -131,9 +131,9 @@ struct InputFile {
     rows: Option<u64>,
     /// The columns stored in the file.
     schema: SchemaRef,
-    /// For each column that files store, its index in this one; `None` where it lacks the column.
+    /// For each column of the source that files store, the index of this file's column; `None` if the file lacks it.
     stored: Vec<Option<usize>>,
-    /// Values of the columns that follow: those of the folders of its path, and the path.
+    /// Values of the following columns of the source: those of the partition folders in the file's path, and the path.
     partitions: Vec<Option<String>>,
     format: Opened,
 }
@@ -146,7 +146,7 @@ enum Opened {
 }
 
 impl Opened {
-    /// Returns whether the types are guessed, as for text formats.
+    /// Returns whether column types are guessed, as for text formats.
     fn is_text(&self) -> bool {
         match self {
             Opened::Csv(..) | Opened::Json(..) => true,
@@ -155,16 +155,16 @@ impl Opened {
     }
 }
 
-/// Iterator over the batches of one file or several.
+/// Iterator over the batches of one or several files.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl Source {
-    /// Returns the columns of the files, with unique names. Strings of Parquet, CSV and JSON files are views.
+    /// Returns the columns of the source, with unique names. Strings of Parquet, CSV and JSON files are views.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns the number of rows, where the metadata of the files says it.
+    /// Returns the number of rows; `None` if the metadata of the files do not state it.
     pub fn rows_hint(&self) -> Option<u64> {
         self.files.iter().map(|file| file.rows).sum()
     }
@@ -174,12 +174,12 @@ impl Source {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Returns whether types of columns were guessed from a part of the rows.
+    /// Returns whether column types were guessed from some of the rows.
     pub fn is_guessed(&self) -> bool {
         self.files.iter().any(|file| file.format.is_text())
     }
 
-    /// Limits the number of rows; readers stop as soon as they have that many.
+    /// Limits the number of rows. Readers stop when they have that many.
     #[must_use]
     pub fn with_limit(mut self, rows: usize) -> Self {
         self.limit = Some(rows);
@@ -191,28 +191,28 @@ impl Source {
         &self.paths
     }
 
-    /// Returns for each remote file a text that differs once the file has changed; empty for files on this machine.
+    /// Returns for each remote file a text that differs after the file was changed; empty for files on this machine.
     pub fn stamps(&self) -> impl Iterator<Item = String> + '_ {
         self.files
             .iter()
             .map(|file| file.place.remote.as_ref().map_or_else(String::new, |remote| remote.stamp()))
     }
 
-    /// Returns the counter of bytes read so far; columns that are left out count as read, so that it reaches
+    /// Returns the counter of bytes read so far. Columns that are skipped count as read, so that the counter reaches
     /// [`Source::bytes`] at the end.
     pub fn progress(&self) -> Arc<AtomicU64> {
         self.progress.clone()
     }
 
-    /// Adds the bytes that are read to `progress`, a counter that several sources can share.
+    /// Sets the counter to which the bytes that are read are added. Several sources can share it.
     #[must_use]
     pub fn with_progress(mut self, progress: Arc<AtomicU64>) -> Self {
         self.progress = progress;
         self
     }
 
-    /// Reads the files one after another: the columns at indices `columns` in that order, or all. Ends after
-    /// the first error.
+    /// Reads the files one after another: the columns at the indexes `columns` in that order, or all. The iterator ends
+    /// after the first error.
     pub fn batches(self, columns: Option<&[usize]>) -> Batches {
         let Source { files, schema, progress, limit, .. } = self;
         let all: Vec<usize> = (0..schema.fields().len()).collect();
@@ -316,12 +316,12 @@ impl InputFile {
     }
 }
 
-/// The batches of one file, with the file's name on errors, and panics of the reader turned into errors.
+/// The batches of one file. Adds the file's name to errors, and turns panics of the reader into errors.
 struct Guarded {
     batches: Option<Batches>,
     selection: Arc<Selection>,
     place: Place,
-    /// `None` where the batches are only a part of the file.
+    /// `None` if the batches are only a part of the file.
     progress: Option<Arc<Progress>>,
 }
 
@@ -348,8 +348,8 @@ impl Iterator for Guarded {
     }
 }
 
-/// Runs a reader and turns a panic into an error: the readers are third-party code, which mostly validates its input
-/// but panics where it does not.
+/// Runs a reader and turns a panic into an error, because the readers are third-party code that validates most input
+/// but panics on some.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(damaged(path, "its parts do not fit together")))

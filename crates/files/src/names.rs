@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Returns the names of a header. Blank ones are replaced by their position, from 0, as in DuckDB.
+/// Returns the column names of a header. Blank ones are replaced by a name with the column's index, from 0, as in
+/// DuckDB.
 pub(super) fn of_header(header: &[String]) -> Vec<String> {
     let name = |(i, name): (usize, &String)| match name.trim() {
         "" => format!("column{i}"),
@@ -15,7 +16,7 @@ pub(super) fn of_header(header: &[String]) -> Vec<String> {
     unique(header.iter().enumerate().map(name))
 }
 
-/// Returns the names with those that the user gave in place of the first ones.
+/// Returns the names, of which the first ones are replaced by those that the user gave.
 pub(super) fn renamed(path: &Path, mut names: Vec<String>, given: &[String]) -> Result<Vec<String>> {
     if given.len() > names.len() {
         let (given, columns) = (given.len(), names.len());

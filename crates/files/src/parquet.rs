@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 pub(super) use types::Footer;
 
-/// Approximate bytes of one batch: enough that a row group of the pool usually comes from one batch and is
-/// encoded without concatenation, and not so much that a few batches of wide rows fill the memory.
+/// Approximate bytes per batch: enough that a row group of the pool usually comes from one batch and is encoded without
+/// concatenation, and not so many that a few batches of wide rows fill the memory.
 const BATCH_BYTES: u64 = 32 << 20;
 
-/// Returns the columns, the number of rows and the footer.
+/// Returns the columns, the number of rows and the footer of a file.
 pub(super) fn open(path: &Path, file: &Input) -> Result<(SchemaRef, u64, Footer)> {
     let footer = match file {
         Input::Local(file) => ArrowReaderMetadata::load(file, types::plain_options()),
@@ -41,7 +41,7 @@ pub(super) fn open(path: &Path, file: &Input) -> Result<(SchemaRef, u64, Footer)
     Ok((footer.schema.clone(), rows, footer))
 }
 
-/// Reads the columns at indices `columns`, of the first `limit` rows.
+/// Reads the columns at the indexes `columns`, at most `limit` rows.
 pub(super) fn read(
     path: &Path,
     file: Input,
@@ -83,7 +83,7 @@ pub(super) fn read(
 /// Number of row groups ahead of the reader for which read-ahead is requested.
 const GROUPS_AHEAD: usize = 3;
 
-/// Reads the same rows as tasks, one for each row group.
+/// Reads the same rows as [`read`] in tasks, one per row group.
 pub(super) fn tasks(place: &Place, footer: &Footer, columns: &[usize], progress: &Arc<Progress>) -> Tasks {
     let columns: Arc<[usize]> = columns.into();
     let groups = footer.metadata().num_row_groups();
@@ -109,11 +109,11 @@ pub(super) fn tasks(place: &Place, footer: &Footer, columns: &[usize], progress:
     Box::new((0..groups).map(task))
 }
 
-/// Maximum bytes of read-ahead per row group: a larger request could make the system evict pages that are
-/// still needed.
+/// Maximum bytes of read-ahead per row group. Reason: a larger request could make the system evict pages that are still
+/// needed.
 const GROUP_BYTES_AHEAD: u64 = 256 << 20;
 
-/// Indices of the leaf columns, within a row group, that make up `columns`.
+/// Returns the indexes, within a row group, of the leaf columns of which `columns` consist.
 fn leaves(footer: &Footer, columns: &[usize]) -> Vec<usize> {
     let descriptor = footer.read.parquet_schema();
     let wanted: HashSet<usize> = columns.iter().copied().collect();
@@ -131,8 +131,8 @@ fn ask_for(file: &File, footer: &Footer, group: usize, leaves: &[usize]) {
     }
 }
 
-/// Returns the byte ranges of the leaf columns `leaves` of a row group. Omits invalid ranges of a damaged file; reading
-/// the columns returns the error.
+/// Returns the byte ranges of the leaf columns `leaves` of a row group. Omits invalid ranges of a corrupted file;
+/// reading the columns then returns the error.
 fn ranges(footer: &Footer, group: usize, leaves: &[usize]) -> Vec<Range<u64>> {
     let columns = footer.metadata().row_group(group).columns();
     let range = |leaf: &usize| {
@@ -177,13 +177,13 @@ fn builder(file: Chunks, footer: &Footer, columns: &[usize]) -> ParquetRecordBat
     ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.read.clone()).with_projection(mask)
 }
 
-/// Returns the number of rows of the file, at least one.
+/// Returns the number of rows of the file; 1 for an empty file, because progress is computed by division.
 fn rows_of(footer: &Footer) -> f64 {
     footer.metadata().file_metadata().num_rows().max(1) as f64
 }
 
-/// Makes the reader return strings as views where it can: no copy from the page, and the form that the pool
-/// stores.
+/// Makes the reader return strings as views if possible. Views need no copy from the Parquet page, and are the form in
+/// which the pool stores strings.
 fn with_views(footer: Footer) -> Footer {
     let view = |field: &Arc<Field>| -> Arc<Field> {
         let data_type = match plain(field.data_type()) {

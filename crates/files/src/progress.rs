@@ -1,7 +1,7 @@
 //! Progress of reading a file, added to a counter that several files share.
 //!
-//! Invariant: a file adds at most its own size, and exactly that once it has been read to its end, whatever
-//! the reader skipped or read twice.
+//! Invariant: a file adds at most its own size, and exactly its size when it was read to its end, whatever bytes the
+//! reader skipped or read twice.
 
 use std::io::{Read, Result, Seek, SeekFrom};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ impl Progress {
         self.bytes
     }
 
-    /// Records that `bytes` more were read.
+    /// Records that `bytes` more bytes were read.
     pub(super) fn add(&self, bytes: u64) {
         self.reach(self.reported.load(Relaxed).saturating_add(bytes));
     }
 
-    /// Records that the file has been read up to about `position`.
+    /// Records that the file was read up to about the offset `position`.
     pub(super) fn reach(&self, position: u64) {
         let position = position.min(self.bytes);
         let before = self.reported.fetch_max(position, Relaxed);
@@ -42,7 +42,7 @@ impl Progress {
     }
 }
 
-/// A reader that adds the bytes read from it to a progress.
+/// A reader that adds the bytes read to a progress.
 pub(super) struct Counting<R> {
     pub(super) inner: R,
     pub(super) progress: Arc<Progress>,

@@ -1,9 +1,9 @@
-//! Files read over a network, by position: the traits that the host of this crate implements ([`Remote`], [`Remotes`]),
-//! and readers over them that read ahead.
+//! Random-access reads of files on a network: the traits that the caller of this crate implements ([`Remote`],
+//! [`Remotes`]), and readers that request blocks in advance.
 //!
-//! Invariants: requests are for bytes near those that are read: the beginning or the end of a file to learn its
-//! columns, and blocks that grow as reading proceeds. Memory for each file that is read from beginning to end is
-//! bounded by [`BLOCKS_AHEAD`] + 1 blocks of [`BLOCK_BYTES_MAX`].
+//! Invariants: only bytes near those that are read are requested: the beginning or the end of a file to learn its
+//! columns, and blocks that grow as reading proceeds. A file that is read from beginning to end takes at most
+//! [`BLOCKS_AHEAD`] + 1 blocks of [`BLOCK_BYTES_MAX`] of memory.
 
 use bytes::Bytes;
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -16,19 +16,19 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A file whose bytes are asked for over a network.
+/// A file on a network.
 pub trait Remote: fmt::Debug + Send + Sync {
     /// Returns the size in bytes.
     fn bytes(&self) -> u64;
 
-    /// Returns a text that differs once the file has changed, such as its entity tag.
+    /// Returns a text that differs after the file was changed, such as its entity tag.
     fn stamp(&self) -> String;
 
     /// Starts reading `range`, which is within the file. Does not block.
     fn fetch(&self, range: Range<u64>) -> Fetch;
 }
 
-/// A file and the name that errors refer to it by: its URL without secrets.
+/// A file, with its URL without secrets, by which errors refer to it.
 #[derive(Clone, Debug)]
 pub struct RemoteFile {
     /// The URL.
@@ -37,33 +37,33 @@ pub struct RemoteFile {
     pub file: Arc<dyn Remote>,
 }
 
-/// Opens the files of URLs. Blocks.
+/// Opens files by URL. The methods block.
 pub trait Remotes: Send + Sync {
-    /// Returns the file of a URL.
+    /// Returns the file with this URL.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file; other errors describe the problem with the location, the rights or the
-    /// connection.
+    /// `NotFound` if there is no such file; other errors describe the problem with the location, the access rights or
+    /// the connection.
     fn file(&self, url: &str) -> Result<RemoteFile>;
 
-    /// Returns the files whose URL begins with `prefix`, which ends with a slash: with `is_deep` all, otherwise those
-    /// of whose URL the rest has no slash.
+    /// Returns the files whose URL begins with `prefix`, which ends with a slash: with `is_deep` all of them, otherwise
+    /// only those without another slash after `prefix`.
     ///
     /// # Errors
-    /// As [`Remotes::file`]; `Invalid` where files cannot be listed.
+    /// As [`Remotes::file`]; `Invalid` if files cannot be listed.
     fn list(&self, prefix: &str, is_deep: bool) -> Result<Vec<RemoteFile>>;
 }
 
-/// Bytes that are on their way. Dropping it ends the request.
+/// Requested bytes that may not have arrived yet. Dropping this cancels the request.
 pub struct Fetch(Box<dyn FnOnce() -> Result<Bytes> + Send>);
 
 impl Fetch {
-    /// Creates a fetch; `wait` blocks until the bytes are there.
+    /// Creates a fetch. `wait` must block until the bytes have arrived, and return them.
     pub fn new(wait: impl FnOnce() -> Result<Bytes> + Send + 'static) -> Self {
         Fetch(Box::new(wait))
     }
 
-    /// Blocks until the bytes are there.
+    /// Blocks until the bytes have arrived, and returns them.
     ///
     /// # Errors
     /// Errors of the network.
@@ -78,31 +78,34 @@ impl fmt::Debug for Fetch {
     }
 }
 
-/// Bytes at the beginning of a file without a footer that are read first: formats and types are guessed from them.
+/// Bytes at the beginning of a file that are read first if the format has no footer. The format and column types are
+/// guessed from them.
 const HEAD_BYTES: u64 = 256 << 10;
 
-/// Bytes at the end that are read first of a Parquet file: most footers are smaller.
+/// Bytes at the end of a file that are read first if the format has a footer, such as Parquet. Most footers are
+/// smaller.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Bytes of the first block that is read at a position, and of the largest; each is twice as long as the one before.
-/// Object stores take as long for the first byte as for the next few hundred thousand.
+/// Bytes of the first block that is requested at an offset, and of the largest block; each block is twice as long as
+/// the one before. Reason: object stores take as long for the first byte as for the next few hundred thousand.
 const BLOCK_BYTES_FIRST: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 4 << 20;
 
-/// Number of blocks that are requested ahead once more than [`LOOK_BYTES`] were read: readers that need the first rows
-/// only stop before.
+/// Number of blocks that are requested in advance after more than [`LOOK_BYTES`] were read. Readers that need only the
+/// first rows stop before.
 const BLOCKS_AHEAD: usize = 4;
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// A remote file, with its beginning and end kept while it is opened.
+/// A remote file. Its beginning or end is kept in memory while the file is being opened.
 #[derive(Debug)]
 pub(super) struct Remoted {
     file: Arc<dyn Remote>,
     head: Piece,
     tail: Piece,
-    /// The first error of the network: readers of formats turn errors into text, or take them for damage.
+    /// The first network error, kept so that it can be reported in place of the reader's error: the format readers
+    /// (Parquet, Arrow IPC, …) reduce an I/O error to a message, or report it as corruption.
     failure: OnceLock<Error>,
-    /// Bytes that are asked for or held in row groups of all files of a source.
+    /// Bytes of row groups, of all files of a source, that are in memory or requested.
     pub held: Arc<AtomicU64>,
 }
 
@@ -122,12 +125,12 @@ impl Remoted {
         self.file.stamp()
     }
 
-    /// Returns the error of the network that an error of a reader comes from.
+    /// Returns the first network error; `None` if there was none.
     pub(super) fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
     }
 
-    /// Asks for the end of a file with a footer, or the beginning of another.
+    /// Requests the end of a file with a footer, or the beginning of another file. Does not block.
     pub(super) fn ask_early(&self, has_footer: bool) {
         let piece = if has_footer { &self.tail } else { &self.head };
         if !piece.range.is_empty() {
@@ -141,7 +144,7 @@ impl Remoted {
         self.tail.release();
     }
 
-    /// Returns the last bytes of the file, and their position.
+    /// Returns the last bytes of the file, and their offset. Blocks until they have arrived.
     pub(super) fn tail(&self) -> io::Result<(u64, Bytes)> {
         Ok((self.tail.range.start, self.tail.get(self)?))
     }
@@ -150,7 +153,7 @@ impl Remoted {
         self.file.fetch(range)
     }
 
-    /// Waits for bytes.
+    /// Blocks until requested bytes have arrived, and returns them.
     pub(super) fn wait(&self, fetch: Fetch, bytes: u64) -> io::Result<Bytes> {
         let fetched = fetch.wait().and_then(|found| match u64_from(found.len()) == bytes {
             true => Ok(found),
@@ -162,14 +165,14 @@ impl Remoted {
         })
     }
 
-    /// Reads a range now.
+    /// Requests a range and blocks until it has arrived.
     pub(super) fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         let bytes = range.end - range.start;
         self.wait(self.fetch(range), bytes)
     }
 }
 
-/// A range of a file that is asked for at most once while it is kept.
+/// A byte range of a file, which is requested only once while it is kept in memory.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub range: Range<u64>,
@@ -188,7 +191,7 @@ impl Piece {
         Piece { range, state: Mutex::new(State::Idle) }
     }
 
-    /// Begins to read, unless that has begun.
+    /// Requests the bytes, unless they were requested already. Does not block.
     pub(super) fn ask(&self, of: &Remoted) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::Idle) {
@@ -196,7 +199,7 @@ impl Piece {
         }
     }
 
-    /// Returns the bytes, as soon as they are there. Threads that want the same piece wait for one request.
+    /// Returns the bytes, and blocks until they have arrived. Threads that need the same piece wait for one request.
     pub(super) fn get(&self, of: &Remoted) -> io::Result<Bytes> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let fetch = match std::mem::replace(&mut *state, State::Idle) {
@@ -212,24 +215,24 @@ impl Piece {
         Ok(bytes)
     }
 
-    /// Forgets the bytes; they can be asked for again.
+    /// Drops the bytes; they can be requested again.
     pub(super) fn release(&self) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Idle;
     }
 }
 
-/// Reads a remote file from a position on, in blocks that are asked for ahead.
+/// Reads a remote file from an offset on, in blocks that are requested in advance.
 #[derive(Debug)]
 pub(super) struct RemoteReader {
     pub of: Arc<Remoted>,
     at: u64,
-    /// The block that is read from, and its position.
+    /// The current block and its offset.
     current: (u64, Bytes),
     coming: VecDeque<(Range<u64>, Fetch)>,
-    /// End of the requested bytes, and size of the next block.
+    /// Offset of the end of the requested blocks, and bytes of the next block.
     asked: u64,
     block_bytes: u64,
-    /// Bytes that were read one after the other.
+    /// Number of bytes that were read sequentially.
     read: u64,
 }
 
@@ -246,7 +249,8 @@ impl RemoteReader {
         }
     }
 
-    /// Returns the bytes from the position on that are in memory; reads some where there are none. Empty at the end.
+    /// Returns the bytes from the current offset on that are in memory, and reads some if there are none. Empty at the
+    /// end of the file.
     fn available(&mut self) -> io::Result<&[u8]> {
         let end = self.of.bytes();
         if self.rest_of_current().is_none() && self.at < end {
@@ -257,7 +261,7 @@ impl RemoteReader {
         Ok(&self.current.1[start..])
     }
 
-    /// Returns the position within the current block, if it is in there.
+    /// Returns the current offset relative to the current block; `None` if it is outside.
     fn rest_of_current(&self) -> Option<usize> {
         let at = usize_saturating(self.at.checked_sub(self.current.0)?);
         (at < self.current.1.len()).then_some(at)

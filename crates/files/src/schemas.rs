@@ -1,4 +1,4 @@
-//! The common columns of several files that are read as one table.
+//! The columns of several files that are read as one table.
 
 use super::{InputFile, Opened};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
@@ -6,8 +6,9 @@ use farpool_model::{Error, ReadOptions, Result, brief, limits, schema, sql_name}
 use std::path::Path;
 use std::sync::Arc;
 
-/// Returns the columns that all files have in common: the same ones in the same order, or, where they go by their
-/// names, all that one of them has. Types that differ become one that holds the values of both ([`common_type`]).
+/// Returns the columns of a table of several files. The files must have the same columns in the same order or, if
+/// columns are matched by name, the table has all columns that any file has. If types differ, the column has a type
+/// that holds the values of both ([`common_type`]).
 pub(super) fn agreed(files: &mut [InputFile], options: &ReadOptions) -> Result<SchemaRef> {
     let by_name = options.union_by_name || files.iter().all(|file| matches!(file.format, Opened::Json(..)));
     let (first, rest) = files.split_first().expect("a source has a file");
@@ -47,7 +48,7 @@ pub(super) fn agreed(files: &mut [InputFile], options: &ReadOptions) -> Result<S
     Ok(Arc::new(Schema::new_with_metadata(fields, agreed.metadata().clone())))
 }
 
-/// Returns the columns of a text file with the types of the table, by which they are read.
+/// Returns the columns of a text file with the types of the table's columns, with which the file is read.
 fn typed(file: &Schema, agreed: &Schema, stored: &[Option<usize>]) -> SchemaRef {
     let field = |(i, field): (usize, &Arc<Field>)| {
         let found = stored.iter().position(|at| *at == Some(i)).and_then(|at| agreed.fields().get(at));
@@ -56,7 +57,7 @@ fn typed(file: &Schema, agreed: &Schema, stored: &[Option<usize>]) -> SchemaRef 
     Arc::new(Schema::new(file.fields().iter().enumerate().map(field).collect::<Fields>()))
 }
 
-/// Checks that a file has no more columns than a table may have: planning time grows with the square of their
+/// Checks that a file has no more columns than a table may have, because planning time grows with the square of their
 /// number.
 pub(super) fn bounded(path: &Path, columns: usize) -> Result<()> {
     if columns <= limits::COLUMNS_MAX {
@@ -67,7 +68,7 @@ pub(super) fn bounded(path: &Path, columns: usize) -> Result<()> {
         .advise("turn it, so that columns become rows, or split it into files of fewer columns"))
 }
 
-/// Gives columns without any value the type string.
+/// Replaces the type Null, which columns without values have, by the string type.
 pub(super) fn settled(schema: &Schema) -> SchemaRef {
     let settle = |field: &Arc<Field>| match field.data_type() {
         DataType::Null => Arc::new(Field::new(field.name(), DataType::Utf8View, true)),
@@ -126,7 +127,7 @@ fn differ_with(first_path: &Path, other: &InputFile, what: &str, advice: &str) -
         .advise(advice)
 }
 
-/// Returns all columns of both, by their names.
+/// Returns the union of the columns of both files, matched by name.
 fn merge(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<SchemaRef> {
     let mut fields: Vec<Field> = first.fields().iter().map(|field| field.as_ref().clone()).collect();
     for field in other.schema.fields() {
@@ -146,8 +147,8 @@ fn merge(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<Sche
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Returns a type that holds the values of both, as they are; `None` if there is none. Of whole and fractional numbers
-/// that were guessed in text, that is a double, as if they stood in one file.
+/// Returns a type that holds the values of both types without loss; `None` if there is none. For integers and
+/// fractional numbers that were guessed in text (`guessed`) it is a double, as if all values were in one file.
 fn common_type(left: &DataType, right: &DataType, guessed: bool) -> Option<DataType> {
     use DataType::{Date32, Date64, Float32, Float64, Int64, Null, Timestamp, Utf8View};
     let found = match (left, right) {
@@ -179,7 +180,7 @@ fn is_binary(of: &DataType) -> bool {
     matches!(of, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// Returns the bits of an integer, and whether it has a sign.
+/// Returns the bits of an integer type and whether it is signed; `None` for other types.
 fn integer(of: &DataType) -> Option<(usize, bool)> {
     let bytes = of.primitive_width().filter(|_| of.is_integer())?;
     Some((8 * bytes, of.is_signed_integer()))
@@ -204,7 +205,8 @@ fn common_integer(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
-/// Returns the type of integers beside floats, which hold those of 24 or 53 bits, and of decimals beside either.
+/// Returns the common type of two numeric types of which one is a float or a decimal: a float if it holds the integers
+/// exactly (24 or 53 bits), or a decimal. `None` if there is none.
 fn common_number(left: &DataType, right: &DataType) -> Option<DataType> {
     match (left, right) {
         (DataType::Float32 | DataType::Float64, other) | (other, DataType::Float32 | DataType::Float64) => {
@@ -223,7 +225,8 @@ fn common_number(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
-/// Returns the precision and scale of a decimal, or of an integer as one.
+/// Returns the precision and scale of a decimal type, or of the decimal type that holds an integer type; `None` for
+/// other types.
 fn digits(of: &DataType) -> Option<(i16, i16)> {
     match of {
         DataType::Decimal32(precision, scale)

@@ -1,4 +1,4 @@
-//! Selects the columns of a file to read, and assembles the result from them.
+//! Selection of the columns of a file to read, and assembly of the result from them.
 
 use super::convert::{self, Origin};
 use super::{InputFile, calendar};
@@ -12,23 +12,22 @@ pub(super) struct Selection {
     /// Indices of columns in the file, ascending and unique; at least one, because readers differ in how they
     /// treat an empty list.
     pub read: Vec<usize>,
-    /// The source of each column of the result.
+    /// Source of each column of the result.
     places: Vec<Place>,
     schema: SchemaRef,
 }
 
 enum Place {
-    /// The index in `read`.
+    /// A column that is read, by its index in `read`.
     Read(usize),
-    /// NULL in each row: the file lacks the column.
+    /// NULL in each row, because the file lacks the column.
     Missing,
     /// The same value in each row.
     Constant(Option<String>),
 }
 
 impl Selection {
-    /// Selects the columns at `columns`, indices in `schema`, the schema of the table that the file is part
-    /// of.
+    /// Selects the columns at the indexes `columns` of `schema`, the schema of the table that the file is part of.
     pub(super) fn new(schema: &Schema, columns: &[usize], file: &InputFile) -> Self {
         let width = file.stored.len();
         let stored = |column: &usize| file.stored.get(*column).copied().flatten();
@@ -68,7 +67,7 @@ impl Selection {
     }
 }
 
-/// Returns the column with the type that the files have in common for it.
+/// Returns the column, cast to the type that the table has for it.
 fn promoted(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     let column = valued(column, field.data_type());
     if column.data_type() == field.data_type() {
@@ -79,7 +78,7 @@ fn promoted(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         .map_err(|error| Error::invalid(format!("column {:?}: {error}", brief(field.name()))))
 }
 
-/// Returns the column; one of type Null becomes NULLs of the type that the schema has for it.
+/// Returns the column; a column of type Null becomes NULLs of `data_type`.
 pub(super) fn valued(column: &ArrayRef, data_type: &DataType) -> ArrayRef {
     match column.data_type() {
         DataType::Null => new_null_array(data_type, column.len()),

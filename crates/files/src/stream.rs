@@ -1,8 +1,6 @@
-//! Reads a stream once, from beginning to end: CSV or JSON, perhaps compressed, or Arrow IPC in either
-//! framing.
+//! Reading of a stream from beginning to end, once: CSV or JSON, perhaps compressed, or Arrow IPC in either framing.
 //!
-//! Invariant: memory is bounded by one batch and, at the beginning, the bytes that CSV types are guessed
-//! from.
+//! Invariant: memory is bounded by one batch and, at the beginning, the bytes from which CSV types are guessed.
 
 use super::schemas::settled;
 use super::selection::valued;
@@ -15,18 +13,17 @@ use farpool_model::{Error, FileCompression, FileFormat, ReadOptions, Result, lim
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Number of bytes from whose rows the types of CSV are guessed.
+/// Bytes at the beginning from whose rows the types of CSV columns are guessed.
 const HEAD_BYTES: usize = 4 << 20;
 
-/// The first bytes of an Arrow IPC file; they are followed by more zeros and then by the same bytes as in a
-/// stream.
+/// The first bytes of an Arrow IPC file. More zeros follow, and then the same bytes as in an Arrow IPC stream.
 const ARROW_FILE: &[u8] = b"ARROW1\0\0";
 
-/// A stream whose columns are known.
+/// A stream that was opened, so that its columns are known.
 pub struct Stream {
     /// The columns.
     pub schema: SchemaRef,
-    /// The rows, in parts that several threads can read.
+    /// The rows, in tasks for several threads.
     pub tasks: Tasks,
 }
 
@@ -37,10 +34,11 @@ impl Stream {
     }
 }
 
-/// Takes rows that are batches of this schema already, such as a data frame. Columns of type Null become text.
+/// Creates a stream of batches that have the schema already, such as those of a data frame. Columns of type Null become
+/// strings.
 ///
 /// # Errors
-/// `Invalid` when there is no column, `OverLimit` when there are too many.
+/// `Invalid` if there is no column; `OverLimit` if there are too many.
 pub fn of_rows(name: &str, schema: &SchemaRef, batches: Batches) -> Result<Stream> {
     if schema.fields().is_empty() {
         return Err(Error::invalid(format!("{name} has no columns")).advise("a table has one at least"));
@@ -54,7 +52,7 @@ pub fn of_rows(name: &str, schema: &SchemaRef, batches: Batches) -> Result<Strea
 /// Detects the format of the stream `from` and prepares to read it. `name` identifies it in errors.
 ///
 /// # Errors
-/// `Invalid` when the stream is empty or of an unknown format, `Corrupt` when it is damaged.
+/// `Invalid` if the stream is empty or of an unknown format; `Corrupt` if it is corrupted.
 pub fn open_stream(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Stream> {
     let path = PathBuf::from(name);
     let mut from = from;
@@ -124,7 +122,7 @@ fn read_up_to(path: &Path, from: &mut impl Read, head: &mut Vec<u8>, bytes: usiz
     Ok(())
 }
 
-/// Skips the zeros that pad a file's header, and returns the first byte behind them.
+/// Skips the zeros that pad a file's header, and returns the first byte after them.
 fn after_padding(path: &Path, from: &mut impl Read) -> Result<Vec<u8>> {
     for _ in 0..limits::IPC_PADDING_BYTES_MAX {
         let mut byte = Vec::new();

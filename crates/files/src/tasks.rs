@@ -1,8 +1,8 @@
-//! Reading in tasks that several threads can do: the caller runs them on its own threads and puts the results
-//! in the order in which the tasks were taken. This crate starts no threads.
+//! Reading in tasks for several threads. The caller runs the tasks on its own threads, and puts the results in the
+//! order in which the tasks were taken. This crate starts no threads.
 //!
-//! Invariant: the batches of all tasks, one task after the other, have the rows of [`Source::batches`] in the
-//! same order, and the same first error.
+//! Invariant: the batches of all tasks, one task after the other, have the rows of [`Source::batches`] in the same
+//! order, and the same first error.
 
 use super::input::Place;
 use super::progress::Progress;
@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The work to turn a part of the rows into batches, such as parsing.
+/// The work, such as parsing, that turns some of the rows into batches.
 pub type Task = Box<dyn FnOnce() -> Batches + Send>;
 
-/// Tasks in the order of their rows; to take one reads no more than its bytes.
+/// Tasks in the order of their rows. Taking a task reads at most the bytes of the task.
 pub type Tasks = Box<dyn Iterator<Item = Task> + Send>;
 
-/// Returns a task that returns nothing but an error.
+/// Returns a task that only returns an error.
 pub(super) fn failing(error: Error) -> Task {
     Box::new(|| Box::new(std::iter::once(Err(error))))
 }
@@ -29,7 +29,7 @@ pub fn of_batches(batches: Batches) -> Tasks {
     Box::new(up_to_error(batches).map(|batch| -> Task { Box::new(|| Box::new(std::iter::once(batch))) }))
 }
 
-/// Runs all tasks on the calling thread and returns their batches. Ends after the first error.
+/// Runs all tasks on the calling thread, one after the other, and returns their batches. Ends after the first error.
 pub(super) fn in_order(tasks: Tasks) -> Batches {
     up_to_error(Box::new(tasks.flat_map(|task| task())))
 }
@@ -40,8 +40,8 @@ pub(super) fn up_to_error(batches: Batches) -> Batches {
 }
 
 impl Source {
-    /// Reads as [`Source::batches`] does, in tasks. With a limit, batches are read while tasks are taken and
-    /// the tasks only return them, since few rows are needed.
+    /// Reads the same rows as [`Source::batches`], in tasks. With a limit, batches are read when tasks are taken, and
+    /// the tasks only return them, because few rows are needed.
     pub fn tasks(self, columns: Option<&[usize]>) -> Tasks {
         if self.limit.is_some() {
             return of_batches(self.batches(columns));
@@ -64,14 +64,15 @@ impl Source {
     }
 }
 
-/// Tasks that are taken early: to take one of a remote file asks for its bytes.
+/// Takes tasks of remote files in advance, because taking one requests its bytes.
 struct Early {
     tasks: Tasks,
     early: VecDeque<Task>,
     held: Arc<AtomicU64>,
 }
 
-/// Tasks of remote files that are taken early, and bytes in memory, or on their way, from which on none is.
+/// Maximum number of tasks of remote files that are taken in advance, and bytes in memory or requested above which none
+/// is.
 const TASKS_EARLY: usize = 8;
 const BYTES_EARLY: u64 = 64 << 20;
 
@@ -136,7 +137,8 @@ impl InputFile {
     }
 }
 
-/// Wraps a task: its batches get the columns of the result, errors the file's name, and panics become errors.
+/// Wraps a task such that its batches have the columns of the result, errors have the file's name, and panics become
+/// errors.
 fn selected(task: Task, selection: Arc<Selection>, place: Place) -> Task {
     Box::new(move || match place.guarded(|| Ok(task())) {
         Ok(batches) => Box::new(Guarded { batches: Some(batches), selection, place, progress: None }),

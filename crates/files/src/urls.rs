@@ -1,21 +1,21 @@
-//! Resolves URLs, and patterns of them such as `s3://bucket/x/*.parquet`, to remote files.
+//! Resolution of URLs, and of URL patterns such as `s3://bucket/x/*.parquet`, to remote files.
 //!
-//! In `http` and `https` URLs no character is a pattern: there is nothing to list, and `?` begins a query.
+//! In `http` and `https` URLs no character is a pattern, because servers cannot list files, and `?` begins a query.
 
 use super::files::{alternatives, by_extension, within_limit};
 use super::remote::{RemoteFile, Remotes};
 use farpool_model::{Error, ErrorKind, Result};
 use std::path::Path;
 
-/// Returns whether a text names something over a network.
+/// Returns whether a text is the URL of a file on a network.
 pub fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+')
     })
 }
 
-/// Returns the files that `pattern` stands for, sorted by name: one, those that match, or those with the extension of a
-/// known format below a prefix that ends with a slash.
+/// Returns the files that `pattern` stands for, sorted by name: the single file of a URL; the files that match a
+/// pattern; or, for a prefix that ends with a slash, those with the extension of a known format.
 pub(super) fn resolve(pattern: &str, remotes: &dyn Remotes) -> Result<Vec<RemoteFile>> {
     let is_web = ["http://", "https://"].iter().any(|scheme| pattern.starts_with(scheme));
     let is_pattern = !is_web && pattern.contains(['*', '?', '[', '{']);

@@ -11,7 +11,7 @@ use crate::{Error, Expr, NullHandling, Result, SketchParameters, limits, schema}
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema};
 use std::fmt;
 
-/// An aggregate and the name of the result column that it computes.
+/// An aggregate: a function with arguments, and the name of the result column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     /// The result column's name.
@@ -20,7 +20,7 @@ pub struct Aggregate {
     pub function: AggregateFunction,
     /// The arguments; none for `COUNT(*)`.
     pub arguments: Vec<Expr>,
-    /// Only rows for which this boolean is true are aggregated: `FILTER (WHERE …)`.
+    /// A boolean expression, `FILTER (WHERE …)`: only rows for which it is true are aggregated.
     pub filter: Option<Expr>,
     /// The type of the result; must be one that [`AggregateFunction::accepts`].
     pub data_type: DataType,
@@ -37,13 +37,12 @@ pub enum AggregateFunction {
     /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails; so are
     /// decimals, whose scale is kept. Floats are summed in no defined order.
     Sum,
-    /// The least value (in the order of [`crate::Literal::compare`], except that NaN is greatest whatever
-    /// its sign).
+    /// The minimum (in the order of [`crate::Literal::compare`], except that NaN is the maximum whatever its sign).
     Min,
-    /// The greatest value, in the same order.
+    /// The maximum, in the order of [`AggregateFunction::Min`].
     Max,
-    /// The mean. Of integers, the exact sum divided as floats; of decimals, the exact sum divided into the
-    /// result type and rounded half away from zero; of floats, the sum divided by the count.
+    /// The mean. For integers the exact sum divided as floats; for decimals the exact sum divided in the result type
+    /// and rounded half away from zero; for floats the sum divided by the count.
     Avg,
     /// Bitwise AND of integers.
     BitAnd,
@@ -55,18 +54,18 @@ pub enum AggregateFunction {
     BoolAnd,
     /// Whether some boolean is true.
     BoolOr,
-    /// One of the values; which one may differ from run to run.
+    /// One of the values, not always the same one.
     AnyValue,
-    /// The encoded state of a statistic.
+    /// The encoded state of a statistic, such as a sketch.
     State(StateFunction),
 }
 
-/// A statistic whose encoded state is the result, in the format that `docs/wire.md` specifies.
+/// A function whose result is the encoded state of a statistic, in the format that `docs/wire.md` specifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateFunction {
     /// Sketches of one argument, which may have any type.
     Sketch(SketchParameters),
-    /// The moments of one or more numeric arguments together.
+    /// The joint moments of one or more numeric arguments.
     Moments(NullHandling),
 }
 
@@ -77,9 +76,9 @@ pub struct Description {
     pub name: &'static str,
     /// Other names for the function that a plan may use.
     pub aliases: &'static [&'static str],
-    /// The Substrait extension that defines the name.
+    /// The Substrait extension that defines the function.
     pub extension: Extension,
-    /// Accumulation of rows to the function's result.
+    /// Accumulator from which the function's result is computed.
     pub accumulation: Accumulation,
     types: Types,
 }
@@ -97,10 +96,10 @@ pub enum Extension {
     Farpool,
 }
 
-/// Accumulation of the rows of a group to one result: the value that is kept for a group while rows arrive. The
-/// accumulations of two parts of a group merge into that of the whole; the result does not depend on how the rows were
-/// divided. Example: a mean is kept as a sum and a count, since the mean of the means of two parts is wrong if they
-/// differ in size.
+/// Accumulator of an aggregate function: the value that is kept per group while rows arrive. The accumulators of two
+/// subsets of a group's rows merge into that of the whole, and the result does not depend on how the rows were divided.
+/// Example: a mean is kept as a sum and a count, because the mean of two means is wrong if their subsets differ in
+/// size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulation {
     /// The number of rows, or of non-NULL values.
@@ -164,8 +163,8 @@ enum Types {
 }
 
 impl AggregateFunction {
-    /// Every function, once. Functions that return states stand here with default parameters; a plan gives
-    /// the parameters as options.
+    /// Every function, once. Functions that return states have default parameters here; in a plan the parameters are
+    /// options of the function.
     pub const NAMED: &[AggregateFunction] = &[
         AggregateFunction::Count,
         AggregateFunction::Sum,
@@ -223,7 +222,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Returns the function whose name or alias is `name`.
+    /// Returns the function with this name or alias; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         let is_it = |function: &&Self| {
             let Description { name: own, aliases, .. } = function.description();
@@ -237,7 +236,7 @@ impl AggregateFunction {
         self.description().name
     }
 
-    /// Returns the accumulation of rows to the function's result.
+    /// Returns the accumulator of the function.
     pub fn accumulation(self) -> Accumulation {
         self.description().accumulation
     }
@@ -247,7 +246,7 @@ impl AggregateFunction {
         matches!(self.accumulation(), Accumulation::State(_))
     }
 
-    /// Returns whether duplicates do not change the result, so that the distinct values alone give the same.
+    /// Returns whether duplicates do not change the result, as for MIN, so that DISTINCT can be dropped.
     pub fn ignores_duplicates(self) -> bool {
         match self.accumulation() {
             Accumulation::Fold(Fold::Pick(_) | Fold::Bits(BitOp::And | BitOp::Or)) => true,
@@ -256,7 +255,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Returns whether the function takes this number of arguments.
+    /// Returns whether the function accepts this number of arguments.
     pub fn takes(self, arguments: usize) -> bool {
         match self.description().types {
             Types::Count => arguments <= 1,
@@ -282,8 +281,8 @@ impl AggregateFunction {
             }
     }
 
-    /// Returns the result type to use where none is requested: the one that query engines use. `None` if the
-    /// function does not accept the arguments.
+    /// Returns the default result type for these argument types, which is that of query engines. `None` if the function
+    /// does not accept the arguments.
     pub fn usual_type(self, arguments: &[DataType]) -> Option<DataType> {
         let argument = arguments.first();
         let data_type = match self.description().types {
@@ -303,7 +302,7 @@ impl Aggregate {
         self.arguments.iter().chain(&self.filter)
     }
 
-    /// Displays the aggregate as SQL, over a table with `table_schema`.
+    /// Formats the aggregate as SQL, over a table with `table_schema`.
     pub fn display<'a>(&'a self, table_schema: &'a Schema) -> impl fmt::Display + 'a {
         fmt::from_fn(move |f| {
             write!(f, "{}(", self.function.name())?;
@@ -332,7 +331,7 @@ impl Aggregate {
     /// Returns the field of the result column that the aggregate computes over a table with `table_schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when an argument or the filter is not well typed, or when the function cannot
+    /// `Invalid` or `OverLimit` if an argument or the filter is not well typed, or if the function cannot
     /// return the aggregate's result type.
     pub fn field(&self, table_schema: &Schema) -> Result<Field> {
         let arguments = self.arguments.iter().map(|e| e.data_type(table_schema));

@@ -1,23 +1,23 @@
-//! Changes of a table's name and columns that leave its rows in place: ALTER TABLE of SQL.
+//! Changes of a table's name and columns that do not rewrite its rows: ALTER TABLE of SQL.
 
 use crate::schema::canonical_schema;
 use crate::{Error, Result, TableName, brief, limits};
 use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 
-/// One change of a table. Several changes are applied in order, all of them or none.
+/// One change of a table. The changes of a statement are applied in order, all of them or none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableChange {
     /// Renames the table.
     Rename(TableName),
     /// Renames a column.
     RenameColumn {
-        /// The current name.
+        /// The current name of the column.
         from: String,
-        /// The new name.
+        /// The new name of the column.
         to: String,
     },
-    /// Adds a column of NULLs behind the others.
+    /// Adds a column of NULLs after the others.
     AddColumn(FieldRef),
     /// Drops the column of this name.
     DropColumn(String),
@@ -26,19 +26,19 @@ pub enum TableChange {
 /// The result of altering a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Altered {
-    /// The new name, if the table is renamed.
+    /// The new name of the table; `None` if it keeps its name.
     pub name: Option<TableName>,
-    /// The new columns; canonical.
+    /// The new schema, which is canonical.
     pub schema: SchemaRef,
-    /// For each new column the position of the old one that it is; `None` for a column of NULLs.
+    /// For each new column the index of the same column in the old schema; `None` for an added column of NULLs.
     pub columns: Vec<Option<usize>>,
 }
 
-/// Applies `changes` to a table with `schema`.
+/// Applies `changes` to a table with `schema`, without changing its rows.
 ///
 /// # Errors
-/// `NotFound` for a column that does not exist; `Invalid` where two columns would have the same name, none
-/// would be left, or an added column may not be NULL; `OverLimit` for too many changes or columns.
+/// `NotFound` for a column that does not exist; `Invalid` if two columns would have the same name, if no column would
+/// be left, or if an added column is NOT NULL; `OverLimit` for too many changes or columns.
 pub fn alter(schema: &Schema, changes: &[TableChange]) -> Result<Altered> {
     if changes.len() > limits::COLUMNS_MAX {
         let most = limits::COLUMNS_MAX;
@@ -75,8 +75,8 @@ pub fn alter(schema: &Schema, changes: &[TableChange]) -> Result<Altered> {
     Ok(Altered { name, schema, columns: columns.into_iter().map(|(_, old)| old).collect() })
 }
 
-/// Checks that no column has this name. Names must be unique after each change, since the next one refers to
-/// them.
+/// Checks that no column has this name. Called for each change and not only for the final schema, because the next
+/// change may refer to a column by its new name.
 fn check_free(columns: &[(FieldRef, Option<usize>)], name: &str) -> Result<()> {
     match columns.iter().any(|(field, _)| field.name() == name) {
         true => Err(Error::invalid(format!("two columns would be named {:?}", brief(name)))

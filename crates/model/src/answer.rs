@@ -1,5 +1,5 @@
-//! The answer that a node gives for each operator of a program before it runs (Ibex, section 5: hybrid
-//! execution).
+//! Planning answers: what a node says about each operator of a program before it runs it (Ibex, section 5: hybrid
+//! execution). The *host* is the query engine at the client, which executes the rest.
 
 use crate::{Error, Expr, Program, Result, Version};
 use arrow_schema::SchemaRef;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Degree to which the node carries out an operator.
+/// Degree to which the node executes an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// Completely: the host need not apply the operator again.
+    /// Completely, so that the host need not apply the operator again.
     Exact,
-    /// A filter that passes all matching rows and perhaps others: the host must apply it again. A grouping
-    /// that may return several rows for a group: the host must merge them ([`crate::partial`]).
+    /// In part. A filter passes all matching rows and perhaps others, so that the host must apply it again. A grouping
+    /// may return several rows per group, which the host must merge ([`crate::partial`]).
     Superset,
-    /// Not at all: the host must apply the operator.
+    /// Not at all; the host must apply the operator.
     Refused,
 }
 
@@ -38,9 +38,9 @@ pub enum Operator {
     Distinct,
     /// Stops after a number of rows.
     Limit,
-    /// Keeps the first rows in an order.
+    /// Keeps the first rows of a sort order.
     TopK,
-    /// The whole program. Nodes never answer for it; an engine does when it decides against pushing anything.
+    /// The whole program. Nodes never give an answer for it; an engine uses it if it decides to push nothing down.
     Program,
 }
 
@@ -73,17 +73,17 @@ impl Operator {
         }
     }
 
-    /// Returns whether the operator turns several rows into one.
+    /// Returns whether the operator aggregates several rows into one.
     pub fn folds_rows(self) -> bool {
         self.is_grouping() || self == Operator::Aggregate
     }
 
-    /// Returns whether the operator turns each group of rows into one row.
+    /// Returns whether the operator returns one row per group.
     pub fn is_grouping(self) -> bool {
         matches!(self, Operator::Group | Operator::Distinct)
     }
 
-    /// Returns whether the operator comes last and passes only some of the rows.
+    /// Returns whether the operator is the last one and returns only some of its input rows: a limit or a top-k.
     pub fn cuts_rows(self) -> bool {
         matches!(self, Operator::Limit | Operator::TopK)
     }
@@ -104,7 +104,7 @@ impl FromStr for Operator {
     }
 }
 
-/// The answer for one operator.
+/// The planning answer for one operator of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorAnswer {
     /// The operator.
@@ -112,34 +112,36 @@ pub struct OperatorAnswer {
     pub operator: Operator,
     /// The operator's argument, written as SQL.
     pub detail: String,
-    /// Degree to which the node carries it out.
+    /// Degree to which the node executes the operator.
     pub answer: Answer,
-    /// Why it is not `exact`.
+    /// Reason why the answer is not [`Answer::Exact`]; `None` if it is.
     pub reason: Option<String>,
 }
 
-/// The result of preparing a program: the answers, and the program that the node will run.
+/// The result of preparing a program: the planning answers, and the program that the node will run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepared {
     /// The table version that the program was prepared for.
     pub version: Version,
     /// The answers, in the order in which the operators run.
     pub answers: Vec<OperatorAnswer>,
-    /// The program that runs: the one asked for, without the operators that were refused. Where an
-    /// aggregation was refused, it returns the columns that the host needs to compute the aggregation, under
-    /// their own names; where the aggregation is `superset`, it is in the [`crate::PartialForm`].
+    /// The program that the node will run: the requested one without the refused operators. If an aggregation was
+    /// refused, it returns the columns that the host needs to compute the aggregation, under their names in the table.
+    /// If the answer for an aggregation is [`Answer::Superset`], it returns partial groups in the
+    /// [`crate::PartialForm`].
     pub effective: Program,
     /// The schema of the effective program's result.
     pub schema: SchemaRef,
 }
 
 impl Prepared {
-    /// Returns whether the node carries out everything that was asked for.
+    /// Returns whether the node executes every operator completely.
     pub fn is_exact(&self) -> bool {
         self.answers.iter().all(|a| a.answer == Answer::Exact)
     }
 
-    /// Returns the effective program, bound to the prepared version, with `conditions` added to its filter.
+    /// Returns the effective program for the prepared table version, with `conditions` added to its filter. An engine
+    /// derives such conditions at run time, for example from the build side of a join.
     #[must_use]
     pub fn narrowed(&self, conditions: Option<&Expr>) -> Program {
         let parts = self.effective.filter.iter().chain(conditions).flat_map(|expr| match expr {
@@ -150,7 +152,7 @@ impl Prepared {
         Program { filter, version: Some(self.version), ..self.effective.clone() }
     }
 
-    /// Returns whether the result may contain several rows for a group, which the host must merge.
+    /// Returns whether the result may have several rows per group, which the host must merge.
     pub fn is_partial(&self) -> bool {
         self.answers.iter().any(|a| a.answer == Answer::Superset && a.operator.is_grouping())
     }

@@ -5,18 +5,19 @@ use serde::{Deserialize, Serialize};
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupFile {
-    /// Name in the data directory. Segments of one name have the same content, unless their directories have different
-    /// numbers.
+    /// File name within the data directory. Segment files are immutable: the same name in the same data directory
+    /// (identified by its id, [`BackupFiles::node`]) always means the same content, so that a segment that is already
+    /// in the backup need not be sent again.
     pub name: String,
-    /// Bytes of its content.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
-/// The files of a backup, which the node keeps for the client.
+/// The files of one backup. The node does not delete them while the client copies them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupFiles {
-    /// The number of the data directory.
+    /// Id of the data directory. A directory that is restored from a backup gets a new one.
     pub node: u64,
-    /// The files, the manifest last.
+    /// Files to copy. The manifest is the last one, because it refers to the others.
     pub files: Vec<BackupFile>,
 }

@@ -1,9 +1,10 @@
-//! Truncated text for people: values of any size are formatted only as far as they are shown.
+//! Truncated text for messages: a value of any size is formatted only up to the limit.
 
 use crate::limits;
 use std::fmt::{self, Write};
 
-/// Formats the first [`limits::DETAIL_CHARS_MAX`] characters of `value`; the rest is never produced.
+/// Formats `value` and returns the first [`limits::DETAIL_CHARS_MAX`] characters, followed by `…` if there are more.
+/// Formatting stops at the limit, so that a huge value costs no more.
 pub fn brief(value: impl fmt::Display) -> String {
     let mut cut = Cut { text: String::new(), left: limits::DETAIL_CHARS_MAX };
     if write!(cut, "{value}").is_err() {
@@ -12,7 +13,7 @@ pub fn brief(value: impl fmt::Display) -> String {
     cut.text
 }
 
-/// A writer that fails once it is full, which ends the formatting.
+/// A writer that returns an error when it is full, which ends the formatting.
 struct Cut {
     text: String,
     left: usize,

@@ -1,12 +1,12 @@
-//! Composes a stack of relations over one table into one [`Program`]: filters, projections, an aggregation, a
-//! sort and a limit.
+//! Composition of a pushed-down [`Program`] from a stack of relations over one table: filters, projections, an
+//! aggregation, a sort and a limit.
 //!
-//! The expressions of a relation refer to the columns of its input; those of a program refer to columns of
-//! the table. A [`Slot`] holds the expression over the table for a column of a relation; readers of a plan
-//! substitute a copy of it for each reference ([`Slot::copied`]).
+//! The expressions of a relation refer to the columns of its input, and those of a program to columns of the table. A
+//! [`Slot`] is a column of a relation with its expression over the table; a plan decoder replaces each reference to the
+//! column by a copy of that expression ([`Slot::copied`]).
 //!
-//! Invariant: the size of a copy is charged to a [`Budget`] before it is made. A plan of projections that
-//! double one another is therefore refused instead of growing without bound.
+//! Invariant: the size of a copy is charged to a [`Budget`] before the copy is made. A plan of projections that each
+//! double the one before is therefore refused instead of taking all memory.
 
 use crate::{
     Aggregate, Error, Expr, NamedExpr, Output, Program, Result, SortKey, TableName, Version, facts, limits,
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Limits the bytes of the expressions that are created for one program.
 pub trait Budget {
-    /// Charges `bytes` before expressions of this size are created.
+    /// Charges `bytes`; called before expressions of this size are created.
     ///
     /// # Errors
-    /// `OverLimit` when fewer bytes are left.
+    /// `OverLimit` if fewer bytes are left.
     fn charge(&self, bytes: usize) -> Result<()>;
 }
 
@@ -35,7 +35,8 @@ impl Allowance {
 }
 
 impl Default for Allowance {
-    /// Returns enough for the expressions of a program, and for as many again that projections carry along and drop.
+    /// Returns the budget for one program: the limit for its expressions, and as much again for columns that
+    /// projections pass on and a later one drops.
     fn default() -> Self {
         Allowance::new(limits::PLAN_EXPR_BYTES_MAX)
     }
@@ -54,7 +55,7 @@ impl Budget for Allowance {
     }
 }
 
-/// A column of a relation: its name, and its expression over the table.
+/// A column of a relation: a name, and the expression over the table that computes it.
 #[derive(Clone, Debug)]
 pub struct Slot {
     name: String,
@@ -64,7 +65,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Creates a column from its expression over the table.
+    /// Creates a column from a name and an expression over the table.
     pub fn new(name: impl Into<String>, expr: Expr) -> Self {
         Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
     }
@@ -79,8 +80,8 @@ impl Slot {
         &self.expr
     }
 
-    /// Returns a copy of the expression, to replace a reference to the column that is nested `depth` levels
-    /// deep.
+    /// Returns a copy of the expression, which replaces a reference to the column at depth `depth` of another
+    /// expression.
     ///
     /// # Errors
     /// `OverLimit` if the result would be nested too deeply, and errors of `budget`.
@@ -99,18 +100,18 @@ fn depth_of(expr: &Expr) -> usize {
     expr.children().into_iter().map(|child| 1 + depth_of(child)).max().unwrap_or(0)
 }
 
-/// Checks that an expression may have a node nested `depth` levels deep.
+/// Checks that an expression may have a node at depth `depth`.
 ///
 /// # Errors
-/// `OverLimit` when it may not.
+/// `OverLimit` if it may not.
 pub fn check_depth(depth: usize) -> Result<()> {
     if depth > limits::EXPR_DEPTH_MAX { Err(facts::too_deep()) } else { Ok(()) }
 }
 
-/// Checks that a relation may have this many columns.
+/// Checks that a relation may have this number of columns.
 ///
 /// # Errors
-/// `OverLimit` when it may not.
+/// `OverLimit` if it may not.
 pub fn check_width(columns: usize) -> Result<()> {
     let most = limits::PLAN_COLUMNS_MAX;
     if columns <= most {
@@ -119,7 +120,8 @@ pub fn check_width(columns: usize) -> Result<()> {
     Err(Error::over_limit(format!("a relation may have {most} columns")))
 }
 
-/// The reason why a relation, at its position in the stack, cannot be part of a program.
+/// The reason why a relation, at its position in the stack, cannot be part of a program, which has a fixed order of
+/// operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// A filter above a sort or a limit.
@@ -128,7 +130,7 @@ pub enum Refusal {
     FilterOfAggregates,
     /// A projection that computes with aggregates.
     ComputesWithAggregates,
-    /// A projection above an aggregation that mixes keys and aggregates, or leaves out keys.
+    /// A projection above an aggregation that mixes group keys and aggregates, or leaves out group keys.
     ReordersKeys,
     /// A projection that leaves out a column that rows are sorted by.
     DropsSortKey,
@@ -138,9 +140,9 @@ pub enum Refusal {
     AggregationOfAggregates,
     /// A sort above another sort or a limit.
     SortAfterCut,
-    /// A sort by an expression that is not a column of its input.
+    /// A sort by an expression that is not a column of the sort's input.
     SortByOther,
-    /// A sort that keeps all rows: a program specifies which rows leave, not their order.
+    /// A sort without limit. A program determines which rows are returned and not their order.
     SortWithoutLimit,
 }
 
@@ -181,14 +183,14 @@ impl FromRefusal for Error {
     }
 }
 
-/// Returns the error for a part of a plan that no program can express.
+/// Returns the error for a construct of a plan that no program can express.
 pub fn not_done(what: impl fmt::Display) -> Error {
     Error::invalid(format!("{what} is not done at the memory node")).advise(
         "send the part of the plan that reads one table: filter, project, aggregate, sort with a limit",
     )
 }
 
-/// A stack of relations, from the table to the one that was added last.
+/// A stack of relations. The lowest is the table; the top is the one added last.
 #[derive(Clone, Debug)]
 pub struct Stack {
     filters: Vec<Expr>,
@@ -197,7 +199,7 @@ pub struct Stack {
     limit: Option<u64>,
 }
 
-/// The output of the topmost relation.
+/// The output of the top relation.
 #[derive(Clone, Debug)]
 enum Top {
     Rows(Vec<Slot>),
@@ -205,12 +207,12 @@ enum Top {
 }
 
 impl Stack {
-    /// Starts with all rows of a table; `columns` are those that the relation above refers to.
+    /// Creates a stack of a table alone. `columns` are the columns of the table that are used.
     pub fn scan(columns: Vec<Slot>) -> Self {
         Stack { filters: Vec::new(), top: Top::Rows(columns), order: Vec::new(), limit: None }
     }
 
-    /// Returns the number of columns of the topmost relation.
+    /// Returns the number of columns of the top relation.
     pub fn width(&self) -> usize {
         match &self.top {
             Top::Rows(columns) => columns.len(),
@@ -218,7 +220,7 @@ impl Stack {
         }
     }
 
-    /// Returns the columns of the topmost relation; `None` above an aggregation.
+    /// Returns the columns of the top relation; `None` above an aggregation.
     pub fn columns(&self) -> Option<&[Slot]> {
         match &self.top {
             Top::Rows(columns) => Some(columns),
@@ -226,17 +228,18 @@ impl Stack {
         }
     }
 
-    /// Returns whether a limit, or a sort with a limit, drops some rows. A program does this last.
+    /// Returns whether the stack has a limit, or a sort with a limit. A filter, an aggregation or a sort above it is
+    /// then refused, because a program applies its limit last.
     pub fn is_cut(&self) -> bool {
         self.limit.is_some() || !self.order.is_empty()
     }
 
-    /// Returns the position of the column that has this expression over the table.
+    /// Returns the index of the column that has this expression over the table; `None` if there is none.
     pub fn place_of(&self, expr: &Expr) -> Option<usize> {
         self.columns()?.iter().position(|slot| slot.expr == *expr)
     }
 
-    /// Adds a filter. `condition` returns its expression over the table, given the columns of its input.
+    /// Adds a filter. `condition` gets the columns of the input and returns the filter expression over the table.
     ///
     /// # Errors
     /// A [`Refusal`], or errors of `condition`.
@@ -253,7 +256,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds a projection that returns the columns of its input, followed by those that `made` returns.
+    /// Adds a projection that returns the columns of its input, followed by the columns that `made` returns.
     ///
     /// # Errors
     /// A [`Refusal`], or errors of `made`.
@@ -269,7 +272,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds a projection that returns the columns of its input at `places`, in this order. All of them must
+    /// Adds a projection that returns the columns of its input at the indexes `places`, in this order. All of them must
     /// be below [`Stack::width`].
     ///
     /// # Errors
@@ -300,9 +303,9 @@ impl Stack {
         Ok(())
     }
 
-    /// Returns the sort key after a projection to the columns at `places`. A column with the same expression
-    /// may replace the key's own: some projections return their input's columns a second time before they
-    /// drop the originals.
+    /// Returns the sort key after a projection to the columns at the indexes `places`. A column with the same
+    /// expression may replace the column of the key, because some projections return the columns of their input twice
+    /// and the originals are dropped later.
     fn moved(&self, key: &SortKey, places: &[usize]) -> Result<SortKey, Refusal> {
         let same = |place: usize| match &self.top {
             Top::Rows(columns) => columns[place].expr == columns[key.column].expr,
@@ -312,8 +315,8 @@ impl Stack {
         Ok(SortKey { column: column.ok_or(Refusal::DropsSortKey)?, ..*key })
     }
 
-    /// Adds an aggregation. `made` returns its keys and its aggregates over the table, given the columns of
-    /// its input.
+    /// Adds an aggregation. `made` gets the columns of the input and returns the group keys and the aggregates over the
+    /// table.
     ///
     /// # Errors
     /// A [`Refusal`], or errors of `made`.
@@ -330,7 +333,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds a sort. `keys` returns its keys, which name columns of its input.
+    /// Adds a sort. `keys` returns the sort keys, which refer to columns of the input.
     ///
     /// # Errors
     /// A [`Refusal`], or errors of `keys`.
@@ -350,10 +353,10 @@ impl Stack {
         self.limit = Some(self.limit.map_or(rows, |limit| limit.min(rows)));
     }
 
-    /// Returns the program. Its columns are named `names`; without them they keep the names of the relations.
+    /// Returns the program. Its columns get the names `names`; without `names` they keep those of the relations.
     ///
     /// # Errors
-    /// A [`Refusal`]; `Invalid` when there are not as many names as columns.
+    /// A [`Refusal`]; `Invalid` if there are not as many names as columns.
     pub fn program(
         self,
         table: TableName,

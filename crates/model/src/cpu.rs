@@ -1,25 +1,25 @@
-//! The vector instructions of this processor, as levels for which kernels are compiled.
+//! Vector instruction sets of this processor, as levels for which kernels are compiled.
 //!
-//! A crate with kernels compiles each of them once for every [`Instructions`] and calls the copy of a
-//! [`Level`]. Invariant: a [`Level`] above the portable one exists only on a processor that has all of its
-//! instructions, so that calling the copy is sound.
+//! A crate with kernels compiles each kernel once per [`Instructions`] and calls the copy for a [`Level`]. Invariant: a
+//! [`Level`] above the portable one exists only on a processor that has all instructions of the level, so that calling
+//! the copy is sound.
 
 use std::cell::Cell;
 
-/// A set of instructions that this processor is known to have. Only the functions of this module create one.
+/// An instruction set that this processor is known to have. Only functions of this module create one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(Instructions);
 
-/// Sets of instructions, the lowest first.
+/// Instruction sets, from the lowest to the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Instructions {
-    /// The instructions that the program is compiled for, which every supported processor has.
+    /// The instructions that the program is compiled for. Every supported processor has them.
     Portable,
     /// `avx2`, `fma`, `bmi1`, `bmi2`, `lzcnt` and `popcnt`, as Haswell (2013) has them.
     Avx2,
-    /// The above, and `avx512f`, `avx512bw`, `avx512cd`, `avx512dq`, `avx512vl`, `avx512vbmi`, `avx512vbmi2`,
-    /// `avx512vnni` and `avx512vpopcntdq`, as Ice Lake (2019) has them. Earlier processors, which have only
-    /// some of them, slow down on 512 bits.
+    /// [`Instructions::Avx2`], and `avx512f`, `avx512bw`, `avx512cd`, `avx512dq`, `avx512vl`, `avx512vbmi`,
+    /// `avx512vbmi2`, `avx512vnni` and `avx512vpopcntdq`, as Ice Lake (2019) has them. Earlier processors have only
+    /// some of these instructions, and reduce their clock rate for 512-bit vectors.
     Avx512,
 }
 
@@ -34,8 +34,7 @@ impl Level {
     /// The instructions that every supported processor has.
     pub const PORTABLE: Level = Level(Instructions::Portable);
 
-    /// Returns the level to use: the highest that the processor has, or within [`Level::within`] the one
-    /// given there.
+    /// Returns the level to use: the highest level of the processor, or inside [`Level::within`] the level given there.
     #[inline]
     pub fn best() -> Level {
         BEST.get().unwrap_or_else(Level::detect)
@@ -54,14 +53,14 @@ impl Level {
         ALL.into_iter().filter(move |instructions| *instructions <= highest).map(Level)
     }
 
-    /// Returns the set of instructions, whose copy of a kernel may be called.
+    /// Returns the instruction set, for which a kernel's copy may be called.
     #[inline]
     pub fn instructions(self) -> Instructions {
         self.0
     }
 
-    /// Runs `work` with this level as the best one of the calling thread: for tests and measurements of lower
-    /// levels. Threads that `work` starts are not affected.
+    /// Runs `work` with this level as the result of [`Level::best`] on the calling thread. For tests and measurements
+    /// of lower levels. Threads that `work` starts are not affected.
     pub fn within<T>(self, work: impl FnOnce() -> T) -> T {
         struct Restore(Option<Level>);
         impl Drop for Restore {

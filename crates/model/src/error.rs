@@ -1,12 +1,12 @@
-//! The one error type that crosses crates and the wire: a kind that determines what the caller should do next, a
-//! message that describes the problem and its location, and advice, if there is any.
+//! The one error type that crosses crates and the wire: a kind, which determines what the caller can do next; a
+//! message, which describes the problem and where it occurred; and optional advice.
 
 use crate::limits;
 use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The result of anything that can fail with an [`Error`].
+/// The result of an operation that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Kind of a failure, which determines what the caller can do about it.
@@ -14,13 +14,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The request, the query or the data is at fault: change it.
+    /// The request, the query or the data is wrong: change it.
     Invalid,
-    /// A named table, column or file does not exist: check the name.
+    /// A named object (table, column, file, …) does not exist: check the name.
     NotFound,
-    /// An object of that name exists already: choose another name or say that it may be replaced.
+    /// An object of that name exists already: choose another name, or request that it be replaced.
     Exists,
-    /// The peer may not do this: use another token or tenant.
+    /// The caller has no right to do this: use another token or tenant.
     Denied,
     /// A limit was reached (memory, size, count): ask for less, or raise the limit.
     OverLimit,
@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Unavailable,
     /// The caller cancelled.
     Cancelled,
-    /// Bytes are damaged or not of the expected kind: get them again.
+    /// Bytes are corrupted or not of the expected kind: get them again.
     Corrupt,
     /// A defect in farpool: report it.
     Internal,
@@ -41,7 +41,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Every kind, in the order of its number on the wire.
+    /// Every kind, in the order of their codes on the wire.
     pub const ALL: [ErrorKind; 12] = [
         ErrorKind::Invalid,
         ErrorKind::NotFound,
@@ -57,8 +57,8 @@ impl ErrorKind {
         ErrorKind::Busy,
     ];
 
-    /// Returns the exit status of the `farpool` program for an error of this kind: 1 when the query or the data is at
-    /// fault, 3 when the pool is unreachable or failed.
+    /// Returns the exit status of the `farpool` program for an error of this kind: 3 if the pool is unreachable,
+    /// refused or failed, and 1 if the query or the data is wrong.
     pub fn exit_status(self) -> u8 {
         match self {
             ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Denied | ErrorKind::Busy => 3,
@@ -67,13 +67,13 @@ impl ErrorKind {
     }
 }
 
-/// An error: the problem, its location, and advice.
+/// An error: what is wrong and where, and advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}{}", advice.as_ref().map(|a| format!("\n  {a}")).unwrap_or_default())]
 pub struct Error {
-    /// Kind, which determines what the caller can do.
+    /// Kind of the error, which determines what the caller can do.
     pub kind: ErrorKind,
-    /// Description of the problem and its location, for people.
+    /// Description of the problem and where it occurred, for people.
     pub message: String,
     /// Advice on what to do next, for people.
     pub advice: Option<String>,
@@ -82,7 +82,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error of `kind`; a message beyond [`limits::ERROR_BYTES_MAX`] is truncated.
+    /// Creates an error of `kind`. A message longer than [`limits::ERROR_BYTES_MAX`] is truncated.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error { kind, message: cut(message.into()), advice: None, retry_after_ms: None }
     }
@@ -107,7 +107,7 @@ impl Error {
         Error::new(ErrorKind::Unavailable, message)
     }
 
-    /// Creates an [`ErrorKind::Corrupt`]: bytes are damaged.
+    /// Creates an [`ErrorKind::Corrupt`]: bytes are corrupted or not of the expected kind.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Corrupt, message)
     }
@@ -140,7 +140,8 @@ impl Error {
         Error::new(ErrorKind::TimedOut, message).advise("allow more time (--timeout), or ask for less")
     }
 
-    /// Creates the error for a sum or mean (`what`) in the column `name` that does not fit the column's type.
+    /// Creates the error for a result of `what` (a sum or mean) in the column `name` that does not fit the column's
+    /// type.
     pub fn overflow(what: &str, name: &str, data_type: &DataType) -> Self {
         Error::invalid(format!("{what} of {name:?} overflows {}", crate::sql_name(data_type)))
             .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")
@@ -161,7 +162,7 @@ impl Error {
     }
 }
 
-/// Truncates the message to [`limits::ERROR_BYTES_MAX`], since it may quote data of a peer.
+/// Truncates the message to [`limits::ERROR_BYTES_MAX`] bytes, because it may quote data of a peer.
 fn cut(mut message: String) -> String {
     if message.len() > limits::ERROR_BYTES_MAX {
         message.truncate(message.floor_char_boundary(limits::ERROR_BYTES_MAX));

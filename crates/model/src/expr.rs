@@ -12,8 +12,8 @@ use arrow_schema::{DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Bytes counted for each value of an IN list in addition to those of a string: the constant and its entry in
-/// the look-up table.
+/// Bytes that are charged for each value of an IN list in addition to the bytes of a string: for the constant, and for
+/// its entry in a hash table.
 const LISTED_BYTES: usize = 128;
 
 /// Comparison operator.
@@ -34,7 +34,8 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// Returns the comparison that is equivalent once the two sides are swapped: `a < b` is `b > a`.
+    /// Returns the operator that gives the same result after the two sides are swapped: `>` for `<`, because `a < b` is
+    /// `b > a`.
     pub fn swapped(self) -> Self {
         match self {
             CompareOp::Lt => CompareOp::Gt,
@@ -45,7 +46,7 @@ impl CompareOp {
         }
     }
 
-    /// Returns the comparison that holds, for non-NULL values, exactly when this one does not.
+    /// Returns the operator whose result for non-NULL values is the negation: `>=` for `<`.
     pub fn negated(self) -> Self {
         match self {
             CompareOp::Eq => CompareOp::NotEq,
@@ -98,11 +99,11 @@ impl ArithmeticOp {
     }
 }
 
-/// A scalar expression. `Column(i)` is the i-th column of the *table's* schema, wherever it stands in a
-/// program: there is no intermediate numbering.
+/// A scalar expression. `Column(i)` is the i-th column of the *table's* schema, wherever the expression is in a
+/// program; there is no numbering of intermediate columns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    /// The value of a column, by its position in the table's schema.
+    /// The value of a column, by its index in the table's schema.
     Column(usize),
     /// A constant.
     Literal(Literal),
@@ -116,16 +117,15 @@ pub enum Expr {
     Not(Box<Expr>),
     /// Whether a value is NULL; never NULL itself.
     IsNull(Box<Expr>),
-    /// Whether a value equals one of the constants, which have the value's type. NULL when the value is NULL,
-    /// or when it equals no constant and one of them is NULL.
+    /// Whether a value equals one of the constants, which have the type of the value. NULL if the value is NULL, or if
+    /// it equals no constant and one of the constants is NULL.
     InList(Box<Expr>, Vec<Literal>),
-    /// Whether an integer, or a value that is stored as one (unscaled decimals, days, units since the epoch),
-    /// is in a set of keys. NULL when the value is NULL. Filters that joins derive at run time have this
-    /// form.
+    /// Whether an integer, or a value that is stored as one (unscaled decimal, days, units since the epoch), is in a
+    /// set of join keys. NULL if the value is NULL. Joins derive such filters at run time.
     InSet(Box<Expr>, KeySet),
-    /// Whether the hash of one or several values together (integers or values stored as integers, strings,
-    /// binaries) is in a filter of keys: true for every key, and for few other values. NULL when any of the
-    /// values is NULL.
+    /// Whether the hash of one or several values together (integers or values stored as integers, strings, binaries) is
+    /// in a Bloom filter of join keys. True for every join key, and for few other values. NULL if any of the values is
+    /// NULL.
     InFilter(Vec<Expr>, KeyFilter),
     /// SQL LIKE on a string.
     Like {
@@ -147,26 +147,24 @@ pub enum Expr {
     /// integer result beyond the range of its type, or a decimal result with more digits than its type has,
     /// is an error.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
-    /// The negative of a signed number; for the least integer of its type this is an error.
+    /// The negation of a signed number; an error for the minimum of an integer type.
     Negate(Box<Expr>),
-    /// Converts the value to another type, as Arrow's cast kernel does with `safe: false`: a value that does
-    /// not fit is an error.
+    /// A cast of the value to another type, as by Arrow's cast kernel with `safe: false`: a value that does not fit is
+    /// an error.
     Cast(Box<Expr>, DataType),
-    /// `CASE WHEN condition THEN value … ELSE otherwise END`; NULL where no condition holds and there is no
-    /// ELSE.
+    /// `CASE WHEN condition THEN value … ELSE otherwise END`; NULL if no condition is true and there is no ELSE.
     Case {
         /// Conditions and their values, at least one pair; all values have one type.
         branches: Vec<(Expr, Expr)>,
-        /// The value where no condition holds.
+        /// The value if no condition is true.
         otherwise: Option<Box<Expr>>,
     },
-    /// An expression that farpool has no operator for. It never runs: the part of a program that needs it is
-    /// refused with this reason.
+    /// An expression that farpool cannot evaluate. The operator that needs it is refused with `reason`, and the host
+    /// evaluates it.
     Opaque {
-        /// A description of the expression, for a person.
+        /// The reason why it cannot be evaluated, for people.
         reason: String,
-        /// The expressions that it is computed from, as far as they are known: the host, which has to compute
-        /// it, needs their columns.
+        /// The known operands. The host needs the columns that they read.
         inputs: Vec<Expr>,
     },
 }
@@ -188,7 +186,7 @@ impl Expr {
         Expr::Not(Box::new(inner))
     }
 
-    /// Builds an expression over `inputs` that farpool has no operator for.
+    /// Builds an expression over `inputs` that farpool cannot evaluate.
     pub fn opaque(reason: impl Into<String>, inputs: Vec<Expr>) -> Expr {
         Expr::Opaque { reason: reason.into(), inputs }
     }
@@ -202,7 +200,7 @@ impl Expr {
         }
     }
 
-    /// Returns the column's position if the expression is a column and nothing else.
+    /// Returns the column index if the expression is a column; `None` otherwise.
     pub fn as_column(&self) -> Option<usize> {
         match self {
             Expr::Column(index) => Some(*index),
@@ -232,7 +230,7 @@ impl Expr {
         }
     }
 
-    /// Adds the positions of the columns that the expression reads.
+    /// Adds the indexes of the columns that the expression reads to `columns`.
     pub fn collect_columns(&self, columns: &mut BTreeSet<usize>) {
         if let Expr::Column(index) = self {
             columns.insert(*index);
@@ -240,7 +238,7 @@ impl Expr {
         self.children().into_iter().for_each(|child| child.collect_columns(columns));
     }
 
-    /// Returns the reason of the first opaque sub-expression, if there is one.
+    /// Returns the reason of the first opaque sub-expression; `None` if there is none.
     pub fn opaque_reason(&self) -> Option<&str> {
         match self {
             Expr::Opaque { reason, .. } => Some(reason),
@@ -256,7 +254,7 @@ impl Expr {
         Facts::of(self, schema).map(|facts| facts.may_fail)
     }
 
-    /// Returns the canonical type of the value over a table with `schema` (which is canonical).
+    /// Returns the canonical type of the value over a table with the canonical schema `schema`.
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -264,13 +262,13 @@ impl Expr {
         Facts::of(self, schema).map(|facts| facts.data_type)
     }
 
-    /// Returns the bytes that the expression counts for in memory, including all its descendants.
+    /// Returns the bytes that are charged for the expression and all its descendants.
     pub fn bytes(&self) -> usize {
         self.own_bytes() + self.children().into_iter().map(Expr::bytes).sum::<usize>()
     }
 
-    /// Returns the bytes that the expression counts for without its children: those of the node and of its
-    /// constants. Compiled regular expressions are counted separately, see [`Expr::pattern`].
+    /// Returns the bytes that are charged for the expression without its children: for the node and its constants.
+    /// Compiled regular expressions are charged separately, see [`Expr::pattern`].
     pub fn own_bytes(&self) -> usize {
         limits::EXPR_NODE_BYTES
             + match self {
@@ -287,7 +285,7 @@ impl Expr {
             }
     }
 
-    /// Returns the regular expression if this is a regular expression match.
+    /// Returns the regular expression of a regular expression match; `None` for other expressions.
     pub fn pattern(&self) -> Option<&Pattern> {
         match self {
             Expr::Regex { pattern, .. } => Some(pattern),
@@ -295,7 +293,7 @@ impl Expr {
         }
     }
 
-    /// Bytes of the compiled patterns in the expression, before they match anything.
+    /// Returns the bytes of the compiled patterns in the expression, without the states that matching adds.
     pub fn pattern_bytes(&self) -> usize {
         let (mut bytes, mut open) = (0, vec![self]);
         while let Some(expr) = open.pop() {
@@ -305,7 +303,7 @@ impl Expr {
         bytes
     }
 
-    /// Displays the expression as SQL, with columns named as in `schema`.
+    /// Formats the expression as SQL, with the column names of `schema`.
     pub fn display<'a>(&'a self, schema: &'a Schema) -> impl fmt::Display + 'a {
         Shown { expr: self, schema: Some(schema) }
     }

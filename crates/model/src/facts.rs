@@ -1,13 +1,13 @@
-//! Static analysis of expressions: the type of the values, the range of integers, and whether evaluation may
-//! fail on some row.
+//! Static analysis of expressions: the type of the values, the range of integers, and whether evaluation may fail on
+//! some row.
 //!
-//! All decisions that depend on these facts use this module, so that a node's answer, the order in which its
-//! operators evaluate and what an engine expects agree. One pass from the leaves up, in time linear in the
-//! size of the expression.
+//! All decisions that depend on these facts use this module, so that three things agree: a node's planning answer, the
+//! order in which its operators evaluate, and what an engine expects. The analysis is one pass from the leaves up, in
+//! time linear in the size of the expression.
 //!
-//! Invariant: if `may_fail` is false, then evaluation fails on no row, provided that every column stays
-//! within its bounds or, where these are not known, within the range of its type (for a decimal: its
-//! precision). A value whose evaluation does not fail stays within the range of its type.
+//! Invariant: if `may_fail` is false, then evaluation fails on no row, provided that every column stays within its
+//! bounds or, where these are not known, within the range of its type (for a decimal: its precision). A value whose
+//! evaluation does not fail stays within the range of its type.
 
 mod ranges;
 
@@ -15,7 +15,7 @@ use crate::{ArithmeticOp, ColumnStatistics, Error, Expr, Result, TableInfo, brie
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema, SchemaRef};
 use ranges::Range;
 
-/// The columns that expressions refer to: their types, and the statistics of their values.
+/// The columns that expressions refer to: their types and statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
     schema: &'a Schema,
@@ -23,8 +23,8 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Creates the columns of `schema`, which is canonical; `statistics` cover all rows, with one entry for
-    /// each column.
+    /// Creates the columns of a canonical `schema`. `statistics` has one entry per column, computed over all rows, or
+    /// is empty.
     pub fn new(schema: &'a Schema, statistics: &'a [ColumnStatistics]) -> Self {
         Columns { schema, statistics }
     }
@@ -34,15 +34,14 @@ impl<'a> Columns<'a> {
         self.schema
     }
 
-    /// Returns the least and the greatest value of a column whose values are stored as integers, where they
-    /// are known.
+    /// Returns the minimum and maximum of a column whose values are stored as integers; `None` if they are not known.
     fn bounds(self, column: usize) -> Option<Range> {
         let known = self.statistics.get(column)?;
         Some((known.min.as_ref()?.as_int()?, known.max.as_ref()?.as_int()?))
     }
 }
 
-/// Columns without statistics: only their types are known.
+/// Creates columns without statistics.
 impl<'a> From<&'a Schema> for Columns<'a> {
     fn from(schema: &'a Schema) -> Self {
         Columns { schema, statistics: &[] }
@@ -58,13 +57,14 @@ impl<'a> From<&'a SchemaRef> for Columns<'a> {
 /// Static facts about the values of one expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
-    /// The canonical type.
+    /// The canonical type of the values.
     pub data_type: DataType,
-    /// The least and greatest value that is not NULL, for types whose values are stored as integers.
+    /// The minimum and maximum of the values that are not NULL, for types whose values are stored as integers; `None`
+    /// if they are not known.
     pub range: Option<(i128, i128)>,
-    /// Whether evaluation may fail on some row: a division by zero, a cast that does not fit, arithmetic
-    /// whose result does not fit its type. Such an expression must not run on rows that an earlier condition
-    /// would have removed.
+    /// Whether evaluation may fail on some row: a division by zero, a cast that does not fit, or an arithmetic result
+    /// that does not fit its type. Such an expression must not run on rows that an earlier condition removes, because
+    /// it could fail on a row that the query excludes.
     pub may_fail: bool,
 }
 
@@ -72,14 +72,13 @@ impl Facts {
     /// Computes the facts of `expr` over `columns`.
     ///
     /// # Errors
-    /// `Invalid` when a column does not exist, the parts do not fit together, or the expression is
-    /// [`Expr::Opaque`]; `OverLimit` when it is nested too deeply or a list is too long.
+    /// `Invalid` if a column does not exist, if operand types do not match, or if the expression is [`Expr::Opaque`];
+    /// `OverLimit` if it is nested too deeply or a list is too long.
     pub fn of<'a>(expr: &Expr, columns: impl Into<Columns<'a>>) -> Result<Facts> {
         at(expr, columns.into(), 0)
     }
 
-    /// Computes the facts of `expr` over the rows that `table` has, whose values stay within the known bounds
-    /// of its columns.
+    /// Computes the facts of `expr` over the rows of `table`, whose values are within the column statistics.
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -87,7 +86,8 @@ impl Facts {
         Facts::of(expr, Columns::new(&table.schema, &table.columns))
     }
 
-    /// Computes the facts of one node from those of its [`Expr::children`], in their order.
+    /// Computes the facts of `expr` from the facts of its [`Expr::children`], in their order, without visiting them
+    /// again.
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -101,7 +101,7 @@ impl Facts {
         Ok(Facts { data_type, range, may_fail })
     }
 
-    /// Returns whether the node itself may fail even if its [`Expr::children`] do not.
+    /// Returns whether the root of `expr` may fail on values for which its [`Expr::children`] do not fail.
     ///
     /// # Errors
     /// As [`Facts::of`].
@@ -193,8 +193,8 @@ fn type_of(expr: &Expr, schema: &Schema, children: &[&Facts]) -> Result<DataType
     })
 }
 
-/// Returns the type of a CASE whose parts have `types`: a condition and a value for each branch, then the
-/// ELSE value if there is one.
+/// Returns the type of a CASE whose operands have `types`: a condition and a value per branch, then the ELSE value if
+/// there is one.
 fn case_type(types: &[&DataType], branches: usize, otherwise: bool, expr: &Expr) -> Result<DataType> {
     let Some(first) = types.get(1).filter(|_| branches > 0) else {
         return Err(Error::invalid("CASE needs at least one WHEN"));
@@ -243,11 +243,11 @@ fn same_type(what: &str, left: &DataType, right: &DataType) -> Result<()> {
         .advise("cast one of them"))
 }
 
-/// Returns the type of `left op right`: the common type of integers and floats; for decimals the precision
-/// and scale that Arrow's kernels give.
+/// Returns the type of `left op right`: for integers and floats their common type; for decimals the precision and scale
+/// of Arrow's kernels.
 ///
 /// # Errors
-/// `Invalid` when the types are not numbers of one kind, or no decimal type holds the result.
+/// `Invalid` if the operands are not two numbers of one kind, or if no decimal type holds the result.
 pub fn arithmetic_type(op: ArithmeticOp, left: &DataType, right: &DataType) -> Result<DataType> {
     use DataType::Decimal128;
     let (Decimal128(p1, s1), Decimal128(p2, s2)) = (left, right) else {

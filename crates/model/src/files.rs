@@ -1,5 +1,5 @@
-//! Options for reading files, which `read_csv(…)`, `read_json(…)` and `read_parquet(…)` take in SQL and the commands
-//! take as flags, and the set of files that makes up one table of a query.
+//! Options for reading files, and the set of files that forms one table of a query. `read_csv(…)`, `read_json(…)` and
+//! `read_parquet(…)` take the options in SQL, and the commands take them as flags.
 //!
 //! Invariant: every way to state an option goes through [`ReadOptions::set`], so that it has the same meaning
 //! everywhere.
@@ -7,12 +7,12 @@
 use crate::{Error, Result, limits, schema};
 use arrow_schema::{DataType, TimeUnit};
 
-/// The formats that tables are read from.
+/// The file formats that can be read as tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileFormat {
     /// Comma-separated values, or values with another separator.
     Csv,
-    /// Objects, a line or several each, or one array of objects.
+    /// JSON objects, on one line or several lines each, or one array of objects.
     Json,
     /// Apache Parquet.
     Parquet,
@@ -23,13 +23,13 @@ pub enum FileFormat {
 pub enum FileCompression {
     /// Not compressed.
     None,
-    /// RFC 1952.
+    /// gzip (RFC 1952).
     Gzip,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
 }
 
-/// The value of an option as it was written.
+/// The value of an option, as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OptionValue {
     /// A string.
@@ -44,11 +44,10 @@ pub enum OptionValue {
     Map(Vec<(String, OptionValue)>),
 }
 
-/// Options for reading files. Options that are not set are detected from the file, or have the default in their
-/// documentation.
+/// Options for reading files. Options that are not set are detected from the file, or have the default stated here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadOptions {
-    /// The format; overrides the name of the file.
+    /// The file format; overrides the file name.
     pub format: Option<FileFormat>,
     /// Compression of a CSV or JSON file; overrides the detection from its first bytes.
     pub compression: Option<FileCompression>,
@@ -58,44 +57,44 @@ pub struct ReadOptions {
     pub quote: Option<u8>,
     /// The character that escapes a quote within a quoted field; by default the quote itself.
     pub escape: Option<u8>,
-    /// Lines that begin with this character are left out.
+    /// The character at the beginning of comment lines, which are skipped.
     pub comment: Option<u8>,
     /// Whether the first line has the names of the columns; by default it does.
     pub header: Option<bool>,
-    /// Number of lines to leave out at the beginning of the file, before the header.
+    /// Number of lines to skip at the beginning of the file, before the header.
     pub skip_lines: usize,
-    /// Fields that are read as NULL; by default empty ones.
+    /// Fields that are read as NULL; by default empty fields.
     pub null_texts: Option<Vec<String>>,
     /// Types of columns, by column name.
     pub types: Vec<(String, DataType)>,
-    /// Whether every column is text.
+    /// Whether every column is read as text.
     pub all_text: bool,
-    /// Rows from which types are guessed; `usize::MAX` for all.
+    /// Number of rows from which column types are detected; `usize::MAX` for all.
     pub sample_rows: Option<usize>,
-    /// Whether lines that do not match the columns are left out.
+    /// Whether lines that do not match the columns are skipped.
     pub ignore_errors: bool,
-    /// Whether fields that are missing at the end of a line are NULL.
+    /// Whether missing fields at the end of a line are read as NULL.
     pub null_padding: bool,
-    /// Whether fields in quotes are NULL, too, if they are one of `null_texts`.
+    /// Whether quoted fields, too, are read as NULL if they are in `null_texts`.
     pub quoted_nulls: bool,
-    /// Whether folders named `name=value` become columns; by default they do if all files lie in such
-    /// folders.
+    /// Whether folders named `name=value` become columns; by default if all files are in such folders.
     pub hive_partitioning: Option<bool>,
-    /// Whether several files have all columns that one of them has, by name; one that a file lacks is NULL there.
+    /// Whether the table has all columns of all its files, matched by name; a column that a file lacks is NULL for its
+    /// rows.
     pub union_by_name: bool,
-    /// The name of a column with the path of each row's file.
+    /// The name of an additional column with the path of each row's file.
     pub file_column: Option<String>,
     /// The character encoding; UTF-8 by default.
     pub encoding: Option<CharacterEncoding>,
-    /// The character before the fraction of a number; by default a point.
+    /// The decimal separator: the character before the fraction of a number; by default a point.
     pub decimal_separator: Option<u8>,
-    /// The character between groups of digits of a number.
+    /// The thousands separator: the character between groups of digits of a number.
     pub thousands: Option<u8>,
     /// Format of dates in the notation of `strptime`, such as `%d.%m.%Y`.
     pub date_format: Option<String>,
-    /// The form of timestamps.
+    /// Format of timestamps in the notation of `strptime`.
     pub timestamp_format: Option<String>,
-    /// Names of the first columns, in place of those of the header.
+    /// Names of the first columns, which replace those of the header.
     pub names: Vec<String>,
 }
 
@@ -114,16 +113,16 @@ pub enum CharacterEncoding {
     Utf16Be,
 }
 
-/// The files of one table of a query.
+/// The files that form one table of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileSpec {
-    /// Paths, patterns and folders that name the files.
+    /// Paths, file patterns and folders.
     pub paths: Vec<String>,
     /// Options for reading them.
     pub options: ReadOptions,
 }
 
-/// The options by name, each with the formats that it applies to.
+/// The options by name, each with the file formats that it applies to.
 const OPTIONS: &[(&str, &[FileFormat])] = &[
     ("all_varchar", CSV),
     ("allow_quoted_nulls", CSV),
@@ -180,7 +179,7 @@ impl ReadOptions {
         ReadOptions { format: Some(format), ..ReadOptions::default() }
     }
 
-    /// Returns the names of the columns whose types are set.
+    /// Returns the names of the columns whose types are set by the options.
     pub fn typed(&self) -> Vec<String> {
         self.types.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -188,8 +187,7 @@ impl ReadOptions {
     /// Sets the option called `name`, in any case.
     ///
     /// # Errors
-    /// `Invalid` when there is no such option (the error lists those that exist), or when the value is not
-    /// valid for it.
+    /// `Invalid` if there is no such option (the error lists those that exist), or if the value is not valid for it.
     pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<()> {
         let name = match name.to_ascii_lowercase().as_str() {
             "sep" | "delimiter" | "separator" => "delim".to_string(),
@@ -249,7 +247,7 @@ impl ReadOptions {
 }
 
 impl FileSpec {
-    /// Returns the file at `path`, or the files if it is a pattern, with default options.
+    /// Creates the file or file pattern `path` with default options.
     pub fn plain(path: impl Into<String>) -> Self {
         FileSpec { paths: vec![path.into()], options: ReadOptions::default() }
     }
@@ -326,7 +324,7 @@ fn byte(value: &OptionValue) -> Result<u8> {
     }
 }
 
-/// Returns the format of dates or times. The reader that uses it validates it.
+/// Returns a format of dates or times. It is validated by the reader that uses it.
 fn format(value: &OptionValue) -> Result<String> {
     match text(value)? {
         "" => Err(Error::invalid("it is empty").advise("write it as strptime has it: '%d.%m.%Y'")),
@@ -354,7 +352,7 @@ fn encoding(value: &OptionValue) -> Result<CharacterEncoding> {
     }
 }
 
-/// Returns the name of the column for the path, if one is requested.
+/// Returns the name of the column for the path; `None` if there is no such column.
 fn file_column(value: &OptionValue) -> Result<Option<String>> {
     match value {
         OptionValue::Text(name) if flag(value).is_err() && !name.is_empty() => Ok(Some(name.clone())),
@@ -393,10 +391,10 @@ fn types(value: &OptionValue) -> Result<Vec<(String, DataType)>> {
     entries.iter().map(|(name, value)| Ok((name.clone(), named_type(text(value)?)?))).collect()
 }
 
-/// Returns the type that SQL calls `name`, among those that text files can be read as.
+/// Returns the type with this SQL name, among the types that text files can be read as.
 ///
 /// # Errors
-/// `Invalid` when it is no such type.
+/// `Invalid` if there is no such type.
 pub fn named_type(name: &str) -> Result<DataType> {
     let lower = name.trim().to_ascii_lowercase();
     let data_type = match lower.as_str() {

@@ -1,21 +1,20 @@
-//! The form in which the rows of a result leave a node.
+//! Encodings in which a node sends the rows of a result.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The form of results that a client asks for.
+/// The encoding of results that a client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ResultForm {
-    /// Packed where that delivers the rows sooner, as far as the node knows its link to the client; plain
-    /// elsewhere.
+    /// Packed if the rows then arrive sooner, as far as the node knows the bandwidth to the client; otherwise plain.
     #[default]
     Auto,
     /// Plain Arrow record batches.
     Plain,
-    /// Packed, whatever the cost.
+    /// Packed (farpool's compact encoding of columns), whatever it costs.
     Packed,
-    /// Plain Arrow record batches whose buffers are compressed, which any Arrow reader accepts.
+    /// Arrow record batches whose buffers are compressed, which any Arrow reader accepts.
     Compressed(Compression),
 }
 
@@ -38,7 +37,7 @@ impl ResultForm {
         ResultForm::Compressed(Compression::Zstd),
     ];
 
-    /// Returns the form's name, for people.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
             ResultForm::Auto => "auto",
@@ -67,29 +66,29 @@ impl FromStr for ResultForm {
     }
 }
 
-/// The form in which a node sent the rows of a result.
+/// The encoding in which a node sent the rows of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// No rows crossed a network.
+    /// No rows were sent over a network.
     #[default]
     None,
     /// All rows were sent as plain Arrow record batches.
     Plain,
-    /// All rows were sent packed, or as the encoded chunks that the pool holds.
+    /// All rows were sent packed, or as the encoded column chunks of the pool.
     Packed,
-    /// Several forms were used.
+    /// Rows were sent in several encodings.
     Mixed,
     /// All rows were sent as Arrow record batches whose buffers are compressed.
     Compressed,
 }
 
 impl Encoding {
-    /// Every encoding, in the order of its number on the wire.
+    /// Every encoding, in the order of their codes on the wire.
     pub const ALL: [Encoding; 5] =
         [Encoding::None, Encoding::Plain, Encoding::Packed, Encoding::Mixed, Encoding::Compressed];
 
-    /// Returns the encoding of two results together.
+    /// Returns the encoding of two results that are reported together.
     #[must_use]
     pub fn and(self, other: Encoding) -> Encoding {
         match (self, other) {

@@ -1,11 +1,11 @@
-//! Macros that dispatch from an integer-like canonical type at run time to an Arrow type at compile time.
-//! Integers, decimals (unscaled), dates and timestamps are integer-like.
+//! Macros that dispatch at run time from a canonical type whose values are stored as integers to an Arrow type at
+//! compile time. These types are called integer-like: integers, decimals (unscaled), dates and timestamps.
 //!
-//! These are macros because this crate depends on Arrow's schemas only: a crate that uses them depends on
-//! `arrow-array` and `arrow-schema` itself.
+//! They are macros, and the crate that uses them must depend on `arrow-array` and `arrow-schema` itself, because this
+//! crate depends on Arrow's schemas only.
 
-/// Runs `$body` with `$arrow` naming the Arrow type of a `&DataType`, or `$otherwise` if that is not
-/// integer-like. The body is compiled once for each type.
+/// Runs `$body` with `$arrow` as the Arrow type of `$data_type` (a `&DataType`), or `$otherwise` if the type is not
+/// integer-like. The body is compiled once per type.
 #[macro_export]
 macro_rules! with_integer {
     ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr $(,)?) => {{
@@ -23,8 +23,8 @@ macro_rules! with_integer {
     }};
 }
 
-/// Like [`with_integer!`], but only for types whose values all fit a signed 64-bit integer: all but `UInt64`
-/// and decimals.
+/// Runs `$body` like [`with_integer!`], but only for types whose values fit a signed 64-bit integer, which excludes
+/// `UInt64` and decimals.
 #[macro_export]
 macro_rules! with_narrow_integer {
     ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr $(,)?) => {{

@@ -1,23 +1,25 @@
-//! A Bloom filter of the hashes of keys: the keys of a join's smaller side, sent to the scan of the other, if their
-//! range is too wide for a [`crate::KeySet`], or they are strings or span several columns.
+//! A Bloom filter of join keys: the hashes of the keys of a join's smaller side, which are sent to the scan of the
+//! larger side. It is used if the range of the keys is too wide for a [`crate::KeySet`], or if they are strings or span
+//! several columns.
 //!
-//! It is register-blocked: a hash picks one word of 64 bits and four bits in it (Lang et al., *Performance-
-//! Optimal Filtering: Bloom Overtakes Cuckoo at High Throughput*, PVLDB 12(5), 2019, section 3; after Putze
-//! et al., *Cache-, Hash- and Space-Efficient Bloom Filters*, WEA 2007). At 16 bits a key 0.5 % of other
-//! keys are let through, at 32 bits 0.1 %, at 64 bits 0.02 %.
+//! The filter is register-blocked: a hash selects one word of 64 bits and four bits in it (Lang et al.,
+//! *Performance-Optimal Filtering: Bloom Overtakes Cuckoo at High Throughput*, PVLDB 12(5), 2019, section 3; after
+//! Putze et al., *Cache-, Hash- and Space-Efficient Bloom Filters*, WEA 2007). The rate of false positives is 0.5 % at
+//! 16 bits per key, 0.1 % at 32 bits, and 0.02 % at 64 bits.
 //!
-//! Measured over 1 Ki to 128 Ki keys, in code for any x86-64, a look-up takes 3 to 5 ns; one in blocks of 256
-//! bits (Parquet's) 2.6 to 8 ns for 0.15 %; one in an exact hash set 14 to 18 ns, and a binary search 9 to 34
+//! Measured over 1 Ki to 128 Ki keys, in code for any x86-64, a look-up takes 3 to 5 ns. A look-up in blocks of 256
+//! bits (Parquet's) takes 2.6 to 8 ns with a rate of 0.15 %; in an exact hash set 14 to 18 ns; by binary search 9 to 34
 //! ns, for keys that take three and a half times the bytes on the wire.
 //!
-//! Invariant: every hash that the filter was built from is found; there is at least one word. Example: a false negative
-//! would drop a row of the scan that has a match, while a false positive only sends a row that the join then drops.
+//! Invariant: every hash that the filter was built from is found, and there is at least one word. Example: a false
+//! negative would drop a row of the scan that has a match, while a false positive only sends a row that the join then
+//! drops.
 
 use crate::{Error, Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// A filter of the hashes of keys. `docs/wire.md` specifies how a value is hashed. Clones share the words.
+/// A Bloom filter of the hashes of join keys. `docs/wire.md` specifies how a value is hashed. Clones share the words.
 #[derive(Clone, PartialEq)]
 pub struct KeyFilter {
     words: Arc<[u64]>,
@@ -25,8 +27,8 @@ pub struct KeyFilter {
 }
 
 impl KeyFilter {
-    /// Creates the filter of keys with these hashes, with `key_bits` for each; `None` when there are no
-    /// hashes, or the filter would take more than [`limits::KEY_SET_BYTES_MAX`].
+    /// Creates the filter of join keys with these hashes, with `key_bits` bits per key. Returns `None` if there are no
+    /// hashes, or if the filter would take more than [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(mut hashes: Vec<u64>, key_bits: usize) -> Option<KeyFilter> {
         hashes.sort_unstable();
         hashes.dedup();
@@ -44,7 +46,7 @@ impl KeyFilter {
     /// Decodes the output of [`KeyFilter::to_bytes`].
     ///
     /// # Errors
-    /// `Invalid` when the bytes do not encode a filter; `OverLimit` when they are too many.
+    /// `Invalid` if the bytes do not encode a filter; `OverLimit` if there are too many.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeyFilter> {
         let wrong = || Error::invalid("bytes that are not a filter of keys");
         let (words, rest) = bytes.as_chunks::<8>();
@@ -63,42 +65,44 @@ impl KeyFilter {
         Ok(KeyFilter { words: words.collect(), count })
     }
 
-    /// Encodes the number of keys, then the words, in eight bytes each, little-endian.
+    /// Encodes the filter: the number of keys, then the words, each in eight bytes, little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         std::iter::once(&self.count).chain(&*self.words).flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Returns whether a key with this hash may be in the filter; `false` is certain.
+    /// Returns whether a key with this hash may be in the filter. `false` is certain; `true` may be a false positive.
     #[inline(always)]
     pub fn contains(&self, hash: u64) -> bool {
         let bits = bits(hash);
         self.words[place(hash, self.words.len())] & bits == bits
     }
 
-    /// Returns the number of keys as its sender stated it, which is not verified: good for estimates only.
+    /// Returns the number of keys that the sender stated. It is not verified, so that it may be used for estimates
+    /// only.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the size of the filter in bytes, encoded and in memory.
+    /// Returns the bytes of the filter, which are the same encoded and in memory.
     pub fn bytes(&self) -> usize {
         8 + self.words.len() * 8
     }
 }
 
-/// Returns the word of a hash: its upper half, scaled to the number of words.
+/// Returns the index of the word that a hash selects: its upper half, scaled to the number of words.
 #[inline(always)]
 fn place(hash: u64, words: usize) -> usize {
     (((hash >> 32) * words as u64) >> 32) as usize
 }
 
-/// Returns the bits of a hash within its word: the positions are four times six bits, from the lowest on.
+/// Returns the four bits that a hash selects in its word: bit numbers of six bits each, from the lowest bits of the
+/// hash.
 #[inline(always)]
 fn bits(hash: u64) -> u64 {
     1 << (hash & 63) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63) | 1 << (hash >> 18 & 63)
 }
 
-/// Leaves out the bits, of which there are too many.
+/// Shows the number of keys and not the bits, of which there are too many.
 impl fmt::Debug for KeyFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyFilter({self})")

@@ -1,32 +1,33 @@
-//! A set of integer keys as a bitmap, small enough to be sent with a program: the keys of a join's smaller
-//! side, for the scan of the other.
+//! A set of integer join keys as a bitmap, small enough to be sent with a program: the keys of a join's smaller side,
+//! for the scan of the larger side.
 //!
-//! Invariant: there is at least one key; the lowest bit of the first word and some bit of the last word need not be
-//! set, but no key is outside [`KeySet::min`] and [`KeySet::max`].
+//! Invariant: there is at least one key, and all keys are between [`KeySet::min`] and [`KeySet::max`]. The first word
+//! of the bitmap may have zero bits below the minimum, and the last word above the maximum.
 
 use crate::{Error, Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// First byte of the encoding, which tells its form: a bitmap, or the gaps between keys.
+/// First byte of an encoded bitmap.
 const WORDS: u8 = 0;
+/// First byte of a set that is encoded as gaps between keys.
 const GAPS: u8 = 1;
 
-/// A set of integers, or of values stored as integers. Clones share the bitmap.
+/// A set of integers, or of values that are stored as integers. Clones share the bitmap.
 #[derive(Clone, PartialEq)]
 pub struct KeySet {
-    /// The integer that the first bit represents.
+    /// The integer of the bitmap's first bit.
     first: i64,
     words: Arc<[u64]>,
     min: i64,
     max: i64,
     count: u64,
-    /// Bytes of the encoded gaps between keys.
+    /// Bytes of the gaps between keys in encoded form.
     gap_bytes: usize,
 }
 
 impl KeySet {
-    /// Creates the set of `keys`; `None` if there are no keys, or their range is too wide for a bitmap of
+    /// Creates the set of `keys`. Returns `None` if there are no keys, or if their range is too wide for a bitmap of
     /// [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(keys: &[i64]) -> Option<KeySet> {
         let (first, last) = (*keys.iter().min()?, *keys.iter().max()?);
@@ -42,7 +43,7 @@ impl KeySet {
         KeySet::of_words(first, words).ok()
     }
 
-    /// Returns the keys of both sets; `None` as for [`KeySet::new`].
+    /// Returns the union of both sets; `None` if its range is too wide, as for [`KeySet::new`].
     pub fn union(&self, other: &KeySet) -> Option<KeySet> {
         KeySet::new(&self.iter().chain(other.iter()).collect::<Vec<_>>())
     }
@@ -50,7 +51,7 @@ impl KeySet {
     /// Decodes the output of [`KeySet::to_bytes`].
     ///
     /// # Errors
-    /// `Invalid` when the bytes do not encode a set; `OverLimit` when they are too many.
+    /// `Invalid` if the bytes do not encode a set; `OverLimit` if the bitmap would be too large.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeySet> {
         let wrong = || Error::invalid("bytes that are not a set of keys");
         let (form, rest) = bytes.split_first().ok_or_else(wrong)?;
@@ -69,9 +70,9 @@ impl KeySet {
         KeySet::of_words(first, words)
     }
 
-    /// Encodes the set in the shorter of two forms: 0, the integer of the first bit, and the bits in words of
-    /// eight bytes; or 1, the first key, and for each further key the distance to the one before it, in
-    /// groups of seven bits, the lowest first, all but the last with the highest bit set. All little-endian.
+    /// Encodes the set in the shorter of two forms, little-endian. Form 0: the integer of the first bit, and the bitmap
+    /// in words of eight bytes. Form 1: the first key, and for each further key the distance from the key before it as
+    /// LEB128 (groups of seven bits, the lowest first; all but the last have the highest bit set).
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes());
         if self.gap_bytes < self.bitmap_bytes() {
@@ -86,7 +87,7 @@ impl KeySet {
         out
     }
 
-    /// Returns the distance of each key but the first from the one before it.
+    /// Returns the distance of each key from the key before it, without the first key.
     fn gaps(&self) -> impl Iterator<Item = u64> + '_ {
         self.iter().zip(self.iter().skip(1)).map(|(key, next)| next.wrapping_sub(key) as u64)
     }
@@ -104,7 +105,7 @@ impl KeySet {
         Ok(set)
     }
 
-    /// Returns the integer of the first bit, and the bits in words of 64.
+    /// Returns the integer of the first bit, and the bitmap in words of 64 bits.
     pub fn bitmap(&self) -> (i64, &[u64]) {
         (self.first, &self.words)
     }
@@ -133,17 +134,18 @@ impl KeySet {
         self.count
     }
 
-    /// Returns the size of the encoded set, in bytes.
+    /// Returns the bytes of the encoded set.
     pub fn bytes(&self) -> usize {
         9 + self.gap_bytes.min(self.bitmap_bytes())
     }
 
-    /// Returns the size of the set in memory, in bytes.
+    /// Returns the bytes of the set in memory.
     pub fn bitmap_bytes(&self) -> usize {
         self.words.len() * 8
     }
 
-    /// Returns the keys from `min` to `max` in ascending order; words before `min` are skipped at no cost.
+    /// Returns the keys from `min` to `max` in ascending order. Words of the bitmap before `min` are skipped at no
+    /// cost.
     pub fn within(&self, min: i64, max: i64) -> impl Iterator<Item = i64> + '_ {
         let before = min.checked_sub(self.first).map_or(0, |distance| distance.max(0) / 64);
         let skipped = usize::try_from(before).unwrap_or(usize::MAX);
@@ -155,7 +157,7 @@ impl KeySet {
         self.keys_from(0)
     }
 
-    /// Returns the keys in all words but the first `words_skipped`.
+    /// Returns the keys in the words of the bitmap from index `words_skipped` on, in ascending order.
     fn keys_from(&self, words_skipped: usize) -> impl Iterator<Item = i64> + '_ {
         let words = self.words.iter().enumerate().skip(words_skipped);
         words.flat_map(move |(place, word)| {
@@ -167,7 +169,7 @@ impl KeySet {
     }
 }
 
-/// Returns the bitmap of a first key and the gaps behind it.
+/// Decodes gaps between keys; returns the bitmap, whose first bit is the first key.
 fn words_of_gaps(bytes: &[u8]) -> Result<Vec<u64>> {
     let wrong = || Error::invalid("gaps between keys that are none");
     let mut words = vec![1_u64];
@@ -216,7 +218,7 @@ fn too_wide() -> Error {
     ))
 }
 
-/// Leaves out the bits, of which there are too many.
+/// Shows the number and the range of the keys and not the bits, of which there are too many.
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeySet({self})")

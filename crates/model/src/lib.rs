@@ -1,6 +1,7 @@
-//! The types that all other crates share: schemas, programs, answers, receipts, limits, errors.
+//! The types that all other crates share: schemas, pushed-down programs, planning answers, execution statistics
+//! (receipts), limits, errors.
 //!
-//! Invariant: this crate does no IO and depends on no engine. A [`Program`] is plain data; its semantics are
+//! Invariant: this crate does no IO and depends on no query engine. A [`Program`] is plain data; its semantics are
 //! documented at its types, and the operators, the planner and the wire format all follow that text.
 
 #![forbid(unsafe_code)]

@@ -1,24 +1,26 @@
-//! LIKE patterns of literal pieces with `%` between them: each piece is searched for behind the one before.
+//! LIKE patterns of literal pieces with `%` between them. The pieces are searched for one after the other, each after
+//! the match of the piece before.
 //!
-//! Taking the first match of each piece is enough: whatever follows a later match also follows the first one.
-//! Only the last piece, if no `%` follows it, must match at the end. Arrow's kernel makes a regular
-//! expression of such a pattern, which measured at less than half the speed of `memmem`.
+//! The first match of each piece is enough, because whatever follows a later match also follows the first one. Only the
+//! last piece, if no `%` follows it, must match at the end. Arrow's kernel makes a regular expression of such a
+//! pattern, which measured at less than half the speed of `memmem`.
 
 use memchr::memmem::Finder;
 
-/// The pieces of a pattern.
+/// The literal pieces of a LIKE pattern.
 #[derive(Clone, Debug)]
 pub struct LikePieces {
-    /// Prefix of the text.
+    /// Piece before the first `%`: the prefix of the text.
     start: Vec<u8>,
-    /// Pieces that follow the prefix, in this order.
+    /// Pieces between two `%`, which follow the prefix in this order.
     middle: Vec<Finder<'static>>,
-    /// Suffix of the text; `None` for a pattern without `%`, where the text must equal `start`.
+    /// Piece after the last `%`: the suffix of the text. `None` for a pattern without `%`; the text must then equal
+    /// `start`.
     end: Option<Vec<u8>>,
 }
 
 impl LikePieces {
-    /// Splits `pattern` into pieces; `None` when it has a `_`.
+    /// Splits `pattern` into pieces; `None` if it has a `_`, which is not a literal.
     pub fn of(pattern: &str) -> Option<LikePieces> {
         let mut pieces = vec![String::new()];
         let mut chars = pattern.chars();
@@ -52,7 +54,7 @@ impl LikePieces {
         rest.ends_with(end)
     }
 
-    /// Returns the searched text, if the pattern is a single piece at any position: `%piece%`.
+    /// Returns the searcher of the piece if the pattern is `%piece%`; `None` otherwise.
     pub fn anywhere(&self) -> Option<&Finder<'static>> {
         match (&self.start[..], &self.middle[..], &self.end) {
             ([], [finder], Some(end)) if end.is_empty() => Some(finder),

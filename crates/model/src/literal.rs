@@ -1,4 +1,4 @@
-//! Constants in programs and statistics: a value and the canonical type it has.
+//! Constants in programs and statistics: a value together with its canonical type.
 
 use crate::{Error, Result, brief, schema};
 use arrow_schema::DataType;
@@ -15,7 +15,7 @@ pub enum Value {
     Null,
     /// A truth value.
     Bool(bool),
-    /// An integer; the unscaled value of a decimal; days of a date; units since the epoch of a timestamp.
+    /// An integer. For a decimal its unscaled value, for a date its days and for a timestamp its units since the epoch.
     Int(i128),
     /// A float; a 32-bit float is held widened, which is exact.
     Float(f64),
@@ -25,9 +25,9 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A constant: a value together with its canonical type (see [`schema::canonical_type`]). Clones share the
-/// value, since a compiled condition holds its constants several times. Two constants are equal if they have
-/// the same type and value, floats bit by bit: an expression may tell 0.0 and -0.0 apart.
+/// A constant: a value together with its canonical type (see [`schema::canonical_type`]). Clones share the value,
+/// because a compiled condition holds its constants several times. Two constants are equal if they have the same type
+/// and value. Floats are compared bit by bit, because an expression may tell 0.0 and -0.0 apart.
 #[derive(Clone, Debug)]
 pub struct Literal {
     value: Arc<Value>,
@@ -64,7 +64,7 @@ impl Literal {
     /// Creates a constant of `data_type`.
     ///
     /// # Errors
-    /// `Invalid` when the type is not canonical or the value does not belong to it.
+    /// `Invalid` if the type is not canonical or the value does not belong to it.
     pub fn new(value: Value, data_type: DataType) -> Result<Self> {
         let fits = match (&value, &data_type) {
             (Value::Null, _) => true,
@@ -114,7 +114,7 @@ impl Literal {
         }
     }
 
-    /// Returns the integer that an integer-like constant holds; `None` for NULLs and other types.
+    /// Returns the integer of a constant whose type is stored as integers; `None` for NULL and for other types.
     pub fn as_int(&self) -> Option<i128> {
         match *self.value {
             Value::Int(v) => Some(v),
@@ -122,8 +122,8 @@ impl Literal {
         }
     }
 
-    /// Returns the order of two non-NULL constants of one type; floats in total order (-NaN < … < -0 < 0 < …
-    /// < NaN), which is also the order in which the operators compare. `None` for NULLs and different types.
+    /// Compares two non-NULL constants of one type, in the order of the operators: floats in total order (-NaN < … < -0
+    /// < 0 < … < NaN). Returns `None` if one is NULL or the types differ.
     pub fn compare(&self, other: &Literal) -> Option<Ordering> {
         if self.data_type != other.data_type {
             return None;
@@ -139,7 +139,7 @@ impl Literal {
     }
 }
 
-/// Returns the smallest and largest integer that an integer-like type can hold; `None` for other types.
+/// Returns the minimum and maximum of a type that is stored as integers; `None` for other types.
 pub fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
     Some(match data_type {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),

@@ -1,18 +1,18 @@
-//! Ids and outcomes of loads: with an id a client can ask for an outcome that did not reach it.
+//! Options, ids and outcomes of loads. With the id of a load a client can ask for the outcome if the connection broke
+//! before it arrived.
 
 use crate::{Error, Tier, Version};
 
 /// Behaviour of a load if the table exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoadMode {
-    /// Fail.
+    /// Fails.
     Create,
-    /// Add the rows to the table; the schemas must agree.
+    /// Appends the rows to the table; the schemas must match.
     Append,
-    /// Replace the table.
+    /// Replaces the table.
     Replace,
-    /// Replace the table if it is still at this version once all rows have arrived; otherwise fail as
-    /// `Stale`.
+    /// Replaces the table if it still has this version when all rows have arrived; otherwise fails with `Stale`.
     ReplaceVersion(Version),
 }
 
@@ -21,10 +21,10 @@ pub enum LoadMode {
 pub struct LoadOptions {
     /// Behaviour if the table exists already.
     pub mode: LoadMode,
-    /// Tier of the encryption of the table's values in memory. `None` leaves that to the table: one that is replaced or
-    /// appended to keeps its tier, and a new one is not encrypted.
+    /// Encryption tier of the table's values in memory. With `None`, a table that is replaced or appended to keeps its
+    /// tier, and a new table is not encrypted.
     pub encryption: Option<Tier>,
-    /// Residency of the rows in memory.
+    /// Whether the rows stay in memory.
     pub residency: Residency,
 }
 
@@ -35,18 +35,17 @@ impl From<LoadMode> for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Returns whether more is asked for than a mode.
+    /// Returns whether any option except the mode is set.
     pub fn has_more(&self) -> bool {
         *self != LoadOptions::from(self.mode)
     }
 }
 
-/// Identifies one load: 128 bits that its client chooses at random, so that no two loads of a tenant share an
-/// id.
+/// Id of a load: 128 bits that the client draws at random, so that no two loads of a tenant have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoadId(pub u128);
 
-/// Residency of the values of a load in memory, if there is a data directory from which they can be read again.
+/// Whether the values of a load stay in memory, if there is a data directory from which they can be read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Residency {
     /// Values stay until they are evicted to make room.
@@ -54,22 +53,22 @@ pub enum Residency {
     Cached,
     /// Values stay as long as the table exists.
     Pinned,
-    /// Values are evicted as soon as they are on disk.
+    /// Values are evicted when they are on disk.
     Passing,
 }
 
 /// Outcome of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadOutcome {
-    /// The load made a version.
+    /// The load succeeded and created a table version.
     Loaded(LoadedVersion),
-    /// The load failed, and left no trace.
+    /// The load failed and changed nothing.
     Failed(Error),
-    /// Nothing was loaded nor will be: the load did not arrive, or not completely.
+    /// The load did not arrive, or not completely. It has changed nothing, and will not change anything later.
     NotLoaded,
 }
 
-/// The version that a load has made.
+/// The table version that a load created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedVersion {
     /// The version.

@@ -1,4 +1,4 @@
-//! Identifiers of tenants, schemas, tables and table versions.
+//! Names of tenants, schemas and tables, and versions of tables.
 
 use crate::{Error, Result, limits};
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,7 @@ macro_rules! name_type {
         pub struct $name(String);
 
         impl $name {
-            /// Creates a name. Only its length and control characters are checked; any other text is a valid
-            /// name.
+            /// Creates a name. Only its length and control characters are checked; any other text is a valid name.
             pub fn new(name: impl Into<String>) -> Result<Self> {
                 let name = name.into();
                 check($what, &name)?;
@@ -71,36 +70,36 @@ name_type!(
 );
 
 impl SchemaName {
-    /// The schema that every tenant has, and that names without a schema refer to.
+    /// Name of the schema that every tenant has, and that table names without a schema refer to.
     pub const PUBLIC: &str = "public";
 
-    /// Returns whether it is the schema that names without a schema refer to.
+    /// Returns whether it is the schema `public`.
     pub fn is_public(&self) -> bool {
         self.0 == SchemaName::PUBLIC
     }
 }
 
-/// The name of a table or view: its schema, and its name within that, each of at most
-/// [`limits::NAME_BYTES_MAX`] bytes. Unique within its tenant. Case matters.
+/// The name of a table or view: a schema, and a name within the schema, each of at most [`limits::NAME_BYTES_MAX`]
+/// bytes. Unique within its tenant. Case matters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName {
-    /// The name within its schema; behind the schema and a dot unless that is `public`.
+    /// The name within the schema for `public`, otherwise the schema, a dot and the name.
     text: String,
-    /// Bytes of the schema in `text`; 0 for `public`.
+    /// Bytes of the schema at the beginning of `text`; 0 for `public`.
     schema_bytes: usize,
 }
 
-/// Separates schema and name where both are one text: the unit separator of ASCII. Names have no control
-/// characters, so that no name in `public` contains it.
+/// Separator of schema and name in [`TableName::encoded`]: the ASCII unit separator. Names have no control characters,
+/// so that no name contains it.
 const SEPARATOR: char = '\u{1f}';
 
 impl TableName {
-    /// Creates a name in the schema `public`. Only its length and control characters are checked; any other
-    /// text is a valid name, dots included.
+    /// Creates a name in the schema `public`. Only its length and control characters are checked; any other text is a
+    /// valid name, dots included.
     ///
     /// # Errors
-    /// `Invalid` when the name is empty, too long, or has control characters.
+    /// `Invalid` if the name is empty, too long, or has control characters.
     pub fn new(name: impl Into<String>) -> Result<Self> {
         let text = name.into();
         check("table", &text)?;
@@ -130,7 +129,7 @@ impl TableName {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` when the text is not such a name.
+    /// `Invalid` if the text is not such a name.
     pub fn parse(text: &str) -> Result<Self> {
         let parts = parts(text);
         let parts: Option<Vec<&str>> = parts.as_ref().map(|parts| parts.iter().map(String::as_str).collect());
@@ -142,7 +141,7 @@ impl TableName {
         }
     }
 
-    /// Returns the name as [`TableName::parse`] reads it: parts that need it stand in double quotes.
+    /// Returns the name in the form that [`TableName::parse`] reads: parts with dots or quotes are in double quotes.
     pub fn written(&self) -> String {
         let part = |part: &str| match part.contains(['.', '"']) {
             true => quoted(part),
@@ -162,8 +161,8 @@ impl TableName {
         }
     }
 
-    /// Returns the name as messages show it: without its schema if that is `public`, else behind it and a dot.
-    /// Different names may have the same text.
+    /// Returns the name for messages: `TABLE` in the schema `public`, otherwise `SCHEMA.TABLE`. Ambiguous, because a
+    /// part may contain dots.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -189,8 +188,8 @@ impl TableName {
         }
     }
 
-    /// Returns the name as one unambiguous text, for messages and files: without its schema if that is `public`, else
-    /// behind it and the character U+001F.
+    /// Returns the name as one unambiguous text for protocols and files: `TABLE` in the schema `public`, otherwise the
+    /// schema, the character U+001F and the name.
     pub fn encoded(&self) -> String {
         match self.schema_bytes {
             0 => self.text.clone(),
@@ -201,7 +200,7 @@ impl TableName {
     /// Decodes the output of [`TableName::encoded`].
     ///
     /// # Errors
-    /// `Invalid` when a part is empty, too long, or has control characters.
+    /// `Invalid` if a part is empty, too long, or has control characters.
     pub fn decode(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         match text.split_once(SEPARATOR) {
@@ -218,7 +217,7 @@ fn quoted(part: &str) -> String {
     format!("\"{}\"", part.replace('"', "\"\""))
 }
 
-/// Splits a name at its dots, outside of quotes; `None` where quotes are not closed or stand within a part.
+/// Splits a name at the dots outside of quotes; `None` if a quote is not closed or is within a part.
 fn parts(text: &str) -> Option<Vec<String>> {
     let (mut parts, mut rest) = (Vec::new(), text);
     loop {
@@ -237,7 +236,8 @@ fn parts(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Reads a part up to its closing quote, with doubled quotes in it; returns it and what follows.
+/// Reads a part up to its closing quote; doubled quotes stand for one. Returns the part and the text after it; `None`
+/// if the quote is not closed.
 fn quoted_part(text: &str) -> Option<(String, &str)> {
     let (mut part, mut rest) = (String::new(), text);
     loop {
@@ -291,17 +291,17 @@ impl Default for TenantName {
     }
 }
 
-/// The version of a table's contents. Every load, append or replacement makes a greater one. Numbers from
-/// [`Version::FIRST_MOMENT`] on stand for the moments at which the keys of a space are read as a table.
+/// The version of a table's contents. Every load, append or replacement creates a greater one. Versions from
+/// [`Version::FIRST_MOMENT`] on are points in time at which the entries of a keyspace are read as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Version(pub u64);
 
 impl Version {
-    /// First version number that stands for a moment.
+    /// First version that stands for a point in time of a keyspace.
     pub const FIRST_MOMENT: Version = Version(1 << 40);
 
-    /// Returns whether the version stands for a moment at which the keys of a space are read.
+    /// Returns whether the version stands for a point in time at which the entries of a keyspace are read.
     pub fn is_moment(self) -> bool {
         self >= Version::FIRST_MOMENT
     }

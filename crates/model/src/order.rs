@@ -1,16 +1,16 @@
-//! The sort order of programs that return only the first rows.
+//! The sort order of programs that return only the first rows (ORDER BY with LIMIT).
 //!
-//! Semantics: those of Arrow's sort kernels, which DataFusion's sorts share. Strings and binaries compare by
-//! their bytes, false comes before true, floats are in the total order of IEEE 754 (so -0.0 comes before 0.0,
-//! and a NaN without sign after everything). Of rows that tie in all keys any may be left out.
+//! Semantics: those of Arrow's sort kernels, which DataFusion's sorts use, too. Strings and binaries compare by their
+//! bytes, false comes before true, and floats are in the total order of IEEE 754 (so that -0.0 comes before 0.0, and a
+//! NaN without sign after everything). Of rows that are equal in all sort keys, any may be left out.
 
 use crate::{Error, Result, limits};
 use std::cmp::Ordering;
 
-/// One column of an order; the first key counts most.
+/// One sort key: a result column, its direction, and where NULLs come. Earlier keys take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SortKey {
-    /// The position of the column in the program's *result*.
+    /// The index of the column in the program's *result*.
     pub column: usize,
     /// Whether the greatest value comes first.
     pub descending: bool,
@@ -19,8 +19,8 @@ pub struct SortKey {
 }
 
 impl SortKey {
-    /// Returns the order of two values of the column. `is_null` says which of them are NULL; `values`
-    /// compares them if neither is.
+    /// Compares two values of the column in the order of this sort key. `is_null` says for each whether it is NULL;
+    /// `values` compares the values in ascending order, and is called only if neither is NULL.
     pub fn compare(&self, is_null: (bool, bool), values: impl FnOnce() -> Ordering) -> Ordering {
         let nulls = if self.nulls_first { Ordering::Less } else { Ordering::Greater };
         match is_null {
@@ -32,7 +32,7 @@ impl SortKey {
         }
     }
 
-    /// Returns the key as written in SQL, for a column of this name.
+    /// Returns the sort key as written in SQL, for a column of this name.
     pub fn display(&self, name: &str) -> String {
         let direction = if self.descending { " DESC" } else { "" };
         let nulls = match (self.nulls_first, self.descending) {
@@ -45,7 +45,7 @@ impl SortKey {
     }
 }
 
-/// Checks the order of a program with this limit and a result of `width` columns.
+/// Checks the sort order of a program with this limit and a result of `width` columns.
 pub(crate) fn check(order: &[SortKey], limit: Option<u64>, width: usize) -> Result<()> {
     if order.is_empty() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The parameters of sketches: their text form, and which of them are accepted.
+//! The parameters of sketches: their text form, and the check of their values.
 //!
-//! Invariant: parameters that pass [`SketchParameters::check`] leave enough bits of one 128-bit hash for
-//! every row of every sketch: rows that share bits are not independent, and the bounds do not hold (thesis,
+//! Invariant: parameters that pass [`SketchParameters::check`] leave enough bits of one 128-bit hash for every row of
+//! every sketch. Rows that used the same bits would not be independent, and the error bounds would not hold (thesis,
 //! section 4.3).
 
 use crate::{Counters, Error, NullHandling, Result, SketchParameters, limits};
@@ -10,15 +10,15 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 impl SketchParameters {
-    /// No sketch; only the parts of every state: count, NULLs, least, greatest, sum.
+    /// No sketch. The state still has what every state has: count, NULLs, minimum, maximum, sum.
     pub const NONE: SketchParameters =
         SketchParameters { distinct: None, frequency: None, second_moment: None, top: 0, quantiles: None };
 
-    /// Checks that the parameters are ones that the pool accepts.
+    /// Checks that the pool accepts the parameters.
     ///
     /// # Errors
-    /// `Invalid` when a shape is outside the limits, when the rows of a table need more bits than a hash has,
-    /// or when frequent values are requested without the counters that find them.
+    /// `Invalid` if a size is outside the limits, if the counter rows need more bits than a hash has, or if frequent
+    /// values are requested without the counters that find them.
     pub fn check(&self) -> Result<()> {
         if let Some(precision) = self.distinct {
             within("the precision of HyperLogLog", precision, &limits::DISTINCT_PRECISION)?;
@@ -57,7 +57,7 @@ impl SketchParameters {
         Ok(())
     }
 
-    /// Returns the approximate size of an encoded state after many values, in bytes.
+    /// Returns the approximate bytes of an encoded state after many values.
     pub fn state_bytes(&self) -> usize {
         let registers = self.distinct.map_or(0, |precision| (1_usize << precision) * 3 / 4);
         let table = |counters: Option<Counters>, sign: u8| {
@@ -68,7 +68,8 @@ impl SketchParameters {
         registers + counters + 64 * self.top as usize + 4 * kept + 64
     }
 
-    /// Returns these sketches and those of `other` together; `None` where they contradict one another.
+    /// Returns the union of these sketches and those of `other`; `None` if both have a sketch with different
+    /// parameters.
     pub fn and(&self, other: &SketchParameters) -> Option<SketchParameters> {
         fn either<T: PartialEq + Copy>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
             match (a, b) {
@@ -93,7 +94,7 @@ fn within<T: PartialOrd + fmt::Display>(what: &str, value: T, range: &RangeInclu
     Err(Error::invalid(format!("{what} is from {} to {}, not {value}", range.start(), range.end())))
 }
 
-/// The format that [`SketchParameters::from_str`] reads.
+/// Writes the format that [`SketchParameters::from_str`] reads.
 impl fmt::Display for SketchParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
@@ -161,7 +162,7 @@ fn wrong(part: &str) -> Error {
 }
 
 impl NullHandling {
-    /// Returns the name in text form.
+    /// Returns the name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             NullHandling::Listwise => "listwise",

@@ -1,8 +1,9 @@
-//! The form of an aggregation whose groups may leave the node in several parts, for the host to merge: the
-//! groups of a worker's table when it was full, and rows that bypassed it (Ibex, section 6.2.1).
+//! Partial aggregation: an aggregation at the node whose groups may be returned in several rows, which the host (the
+//! query engine at the client) merges. Partial groups are those of a worker's hash table when it was full, and single
+//! rows that bypassed it (Ibex, section 6.2.1).
 //!
-//! Invariant: merging the parts of each group as [`Merge`] says gives exactly the result of the aggregation
-//! itself, however the rows were divided.
+//! Invariant: merging the partial groups of each group as [`Merge`] says gives exactly the result of the aggregation,
+//! however the rows were divided.
 
 use crate::{Accumulation, Aggregate, AggregateFunction, Fold, Result, StateFunction};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Schema};
@@ -10,39 +11,39 @@ use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Schema};
 /// The partial form of an aggregation: the aggregates that the node computes, and how the host merges them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialForm {
-    /// The aggregates that the node returns, after the keys. Their own partial form is the same.
+    /// The aggregates that the node returns, after the group keys. The partial form of these aggregates is the same
+    /// again.
     pub aggregates: Vec<Aggregate>,
-    /// For each aggregate of the original, how it is computed from `aggregates`, which it names by position.
+    /// For each aggregate of the original aggregation the operation that computes it from `aggregates`.
     pub merges: Vec<Merge>,
 }
 
-/// Operation by which the host merges the parts of a group. The numbers are positions in [`PartialForm::aggregates`].
+/// Operation by which the host merges partial groups. The numbers are indexes into [`PartialForm::aggregates`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// Adds counts.
     Count(usize),
-    /// Adds sums; NULLs are left out.
+    /// Adds sums, ignoring NULLs.
     Sum(usize),
-    /// Divides the sum of the sums by the sum of the counts; NULL if that is 0.
+    /// Divides the sum of the sums by the sum of the counts; NULL if the sum of the counts is 0.
     Mean {
-        /// Position of the sums.
+        /// Index of the sums.
         sum: usize,
-        /// Position of the counts.
+        /// Index of the counts.
         count: usize,
     },
-    /// Folds values; NULLs are left out.
+    /// Combines values with the function, ignoring NULLs.
     Fold(Fold, usize),
-    /// Merges states.
+    /// Merges the states of a statistic.
     State(StateFunction, usize),
 }
 
 impl PartialForm {
-    /// Returns the partial form of `aggregates` over a table with `table_schema`. Sums of integers and
-    /// decimals become decimals of 38 digits, so that no part overflows where the whole does not; a mean
-    /// becomes a sum and a count.
+    /// Returns the partial form of `aggregates` over a table with `table_schema`. Sums of integers and decimals become
+    /// decimals of 38 digits, so that no partial sum overflows if the total does not. A mean becomes a sum and a count.
     ///
     /// # Errors
-    /// `Invalid` when an argument is not well typed.
+    /// `Invalid` if an argument is not well typed.
     pub fn of(aggregates: &[Aggregate], table_schema: &Schema) -> Result<PartialForm> {
         let mut form = PartialForm { aggregates: Vec::new(), merges: Vec::new() };
         for aggregate in aggregates {

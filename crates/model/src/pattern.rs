@@ -1,8 +1,8 @@
-//! Regular expressions.
+//! Regular expressions, in the dialect of the `regex` crate. Arrow's kernels use it, too, so that a match here is a
+//! match in query engines.
 //!
-//! The dialect is that of the `regex` crate, which Arrow's kernels use as well, so that a match here is a
-//! match in query engines. Invariant: a [`Pattern`] is valid and small enough to run anywhere; others are
-//! refused on creation. Matching takes time in proportion to the text, whatever the pattern.
+//! Invariant: a [`Pattern`] is valid and small enough to run anywhere; others are refused on creation. Matching takes
+//! time proportional to the text, whatever the pattern.
 
 use crate::{Error, Result, limits};
 use regex_automata::meta::{BuildError, Config, Regex};
@@ -18,8 +18,8 @@ pub struct Pattern {
     regex: Regex,
 }
 
-/// Bytes counted for each character of a LIKE pattern once compiled: `_` is any character of Unicode,
-/// forwards and backwards.
+/// Bytes that are charged for each character of a compiled LIKE pattern, because `_` is any character of Unicode, and
+/// patterns are compiled for matching forwards and backwards.
 const LIKE_CHAR_BYTES: usize = 1 << 10;
 
 /// Bytes of automaton states that a thread usually caches for a compiled LIKE pattern.
@@ -32,8 +32,7 @@ impl Pattern {
     /// Compiles a regular expression, which may match anywhere in a text.
     ///
     /// # Errors
-    /// `Invalid` when it is not a regular expression; `OverLimit` when it is too long, or too large once
-    /// compiled.
+    /// `Invalid` if it is not a regular expression; `OverLimit` if it is too long, or too large after compilation.
     pub fn new(text: &str, case_insensitive: bool) -> Result<Pattern> {
         if text.len() > limits::PATTERN_BYTES_MAX {
             return Err(Error::over_limit(format!(
@@ -56,7 +55,7 @@ impl Pattern {
         Ok(Pattern { text: text.into(), case_insensitive, regex })
     }
 
-    /// Translates a LIKE pattern, which must match a whole text, to a regular expression.
+    /// Translates a LIKE pattern to a regular expression that must match a whole text.
     pub fn regex_of_like(pattern: &str) -> String {
         let mut regex = String::from("(?s)\\A");
         let mut chars = pattern.chars();
@@ -75,18 +74,18 @@ impl Pattern {
         regex
     }
 
-    /// Bytes of the compiled pattern, including the states that a thread caches while it matches.
+    /// Returns the bytes of the compiled pattern, including the states that a thread caches while it matches.
     pub fn bytes(&self) -> usize {
         self.compiled_bytes() + limits::PATTERN_CACHE_BYTES_MAX
     }
 
-    /// Bytes of the pattern before it matches anything.
+    /// Returns the bytes of the compiled pattern, without the states that a thread caches while it matches.
     pub fn compiled_bytes(&self) -> usize {
         self.text.len() + self.regex.memory_usage()
     }
 
-    /// Returns an upper bound of the bytes of a prepared LIKE pattern: as searchers for its literal pieces, or
-    /// compiled.
+    /// Returns an upper bound of the bytes of a prepared LIKE pattern, whether it is prepared as substring searchers
+    /// for its literal pieces or compiled to a regular expression.
     pub fn like_bytes(pattern: &str, case_insensitive: bool) -> usize {
         if case_insensitive || pattern.contains('_') {
             return pattern.len() * LIKE_CHAR_BYTES + LIKE_CACHE_BYTES;

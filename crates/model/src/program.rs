@@ -1,45 +1,45 @@
-//! The operator pipeline that a client asks a memory node to run, as plain data (Farview, section 5).
+//! Pushed-down programs: the operator pipeline over one table that a client asks a memory node to run, as plain data
+//! (Farview, section 5).
 //!
-//! A program reads one table and does, in this order: filter, then compute rows or aggregates, then limit.
-//! With an order, the limit keeps the first rows in that order. Expressions name columns of the table
-//! throughout; only the order names columns of the result. Everything that a program does not specify (which
-//! bytes are read, in which order, by how many workers) is the node's choice.
+//! A program reads one table and then applies, in this order, a filter, a projection or an aggregation, and a limit.
+//! With a sort order, the limit keeps the first rows in that order. Expressions refer to columns of the table
+//! throughout; only the sort order refers to columns of the result. Everything that a program does not specify (which
+//! bytes are read, in which order, by how many workers) is decided by the node.
 
 use crate::{Aggregate, Error, Expr, Result, SortKey, TableName, Version, brief, cast, facts, limits, order};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// One scan of one table, with the operators that are applied to its rows before they leave the node.
+/// A scan of one table, with the operators that are applied to its rows before they leave the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// The table to read.
     pub table: TableName,
     /// The table version to read; `None` reads the newest one when the program starts.
     pub version: Option<Version>,
-    /// The filter: only rows for which this boolean is true pass; `None` lets all rows pass.
+    /// A boolean expression; only rows for which it is true pass. `None` lets all rows pass.
     pub filter: Option<Expr>,
     /// Output that is computed from the rows that pass.
     pub output: Output,
-    /// The sort keys that decide which rows the limit keeps; allowed only with a limit. The rows that leave
-    /// are not themselves sorted.
+    /// The sort order that decides which rows the limit keeps; allowed only with a limit. The returned rows are not
+    /// sorted.
     pub order: Vec<SortKey>,
-    /// The most rows that leave: the first in `order`, or any rows if `order` is empty.
+    /// Maximum number of returned rows: the first ones in `order`, or any rows if `order` is empty.
     pub limit: Option<u64>,
 }
 
 /// Output that is computed from the rows that pass the filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// One result row for each input row. The list of columns may be empty: then only the number of rows
-    /// matters.
+    /// A projection: one result row per input row. The list of columns may be empty if only the number of rows matters.
     Rows(Vec<NamedExpr>),
-    /// One result row for each distinct combination of the keys, where NULL is a value like any other;
-    /// without keys exactly one row, even from no input. Without aggregates this is DISTINCT.
+    /// An aggregation (GROUP BY): one result row per distinct combination of the group keys, where NULL is a value like
+    /// any other. Without group keys exactly one row, even from no input. Without aggregates this is DISTINCT.
     Aggregate {
-        /// The grouping keys; their columns come first in the result.
+        /// The group keys. Their columns come first in the result.
         keys: Vec<NamedExpr>,
-        /// The aggregates; their columns follow those of the keys.
+        /// The aggregates. Their columns follow those of the group keys.
         aggregates: Vec<Aggregate>,
     },
 }
@@ -54,7 +54,7 @@ pub struct NamedExpr {
 }
 
 impl NamedExpr {
-    /// Selects the column at `index` under its own name.
+    /// Returns the expression that selects the column at `index`, under the column's name.
     pub fn column(schema: &Schema, index: usize) -> Self {
         NamedExpr { name: schema.field(index).name().clone(), expr: Expr::Column(index) }
     }
@@ -62,7 +62,7 @@ impl NamedExpr {
     /// Returns the field of the result column that this expression computes over a table with `table_schema`.
     ///
     /// # Errors
-    /// `Invalid` or `OverLimit` when the expression is not well typed.
+    /// `Invalid` or `OverLimit` if the expression is not well typed.
     pub fn field(&self, table_schema: &Schema) -> Result<Field> {
         let data_type = self.expr.data_type(table_schema).map_err(|error| error.at(brief(&self.name)))?;
         Ok(Field::new(&self.name, data_type, true))
@@ -70,7 +70,7 @@ impl NamedExpr {
 }
 
 impl Program {
-    /// Creates a program that returns all rows of the columns at `columns`, with nothing pushed down.
+    /// Creates a program that returns all rows of the columns at the indexes `columns`, with no other operator.
     pub fn scan(table: TableName, schema: &Schema, columns: &[usize]) -> Self {
         let rows = columns.iter().map(|&index| NamedExpr::column(schema, index)).collect();
         Program {
@@ -95,16 +95,15 @@ impl Program {
         self.filter.iter().chain(output).collect()
     }
 
-    /// Returns the positions of the columns that the program reads: its smart addressing (Farview, section
-    /// 5.2).
+    /// Returns the indexes of the columns that the program reads: its smart addressing (Farview, section 5.2).
     pub fn columns(&self) -> BTreeSet<usize> {
         let mut columns = BTreeSet::new();
         self.expressions().into_iter().for_each(|expr| expr.collect_columns(&mut columns));
         columns
     }
 
-    /// Returns the schema of the result over a table with `table_schema`, which must be canonical. Checks the
-    /// whole program: after `Ok` every expression is well typed and within the limits.
+    /// Returns the schema of the result over a table with the canonical schema `table_schema`. Checks the whole
+    /// program: after `Ok` every expression is well typed and within the limits.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit`, naming the part that is wrong.
@@ -129,7 +128,7 @@ impl Program {
         Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// Checks the depth and size of the expressions and returns their bytes ([`check_size`]).
+    /// Checks the depth and size of all expressions, and returns their bytes; see the function [`check_size`].
     ///
     /// # Errors
     /// `OverLimit`, naming the part that is too large.
@@ -145,11 +144,11 @@ impl Program {
         self.filter.as_ref().map_or(Ok(()), |filter| require_boolean("filter", filter, table_schema))
     }
 
-    /// Checks the order alone.
+    /// Checks the sort order alone.
     ///
     /// # Errors
-    /// `Invalid` when there is no limit or a key names no column of the result, `OverLimit` when there are
-    /// too many keys.
+    /// `Invalid` if there is no limit or a sort key refers to no column of the result; `OverLimit` if there are too
+    /// many sort keys.
     pub fn check_order(&self) -> Result<()> {
         let width = match &self.output {
             Output::Rows(columns) => columns.len(),
@@ -158,15 +157,16 @@ impl Program {
         order::check(&self.order, self.limit, width)
     }
 
-    /// Returns whether the program has an order and a limit above [`limits::TOP_ROWS_MAX`], the most rows that a node
-    /// keeps.
+    /// Returns whether the program has a sort order and a limit above [`limits::TOP_ROWS_MAX`], so that a node refuses
+    /// to sort.
     pub fn top_is_too_large(&self) -> bool {
         !self.order.is_empty() && self.limit.is_some_and(|limit| limit > cast::u64_from(limits::TOP_ROWS_MAX))
     }
 }
 
-/// Checks the depth and size of the expressions of a program without recursion, so that later passes may
-/// recurse. Returns their bytes, including those of compiled patterns.
+/// Checks the depth and size of the expressions of a program. Does not recurse, so that deep expressions from a peer
+/// cannot overflow the stack here or in later passes, which do. Returns the bytes of the expressions, including those
+/// of compiled patterns.
 ///
 /// # Errors
 /// `OverLimit`, naming what is too large.

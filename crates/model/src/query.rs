@@ -1,51 +1,51 @@
-//! The programs in progress at a pool, as `farpool queries` shows them.
+//! The programs that a pool is running, as `farpool queries` lists them.
 
 use serde::{Deserialize, Serialize};
 
-/// One program, from its request to its last row.
+/// One running program, between its request and its last row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryInfo {
-    /// Identifies the program as long as the node runs.
+    /// Id of the program, unique while the node runs.
     pub id: u64,
     /// The tenant that the program belongs to.
     pub tenant: String,
-    /// The name of the token that the client authenticated with; empty if it has no name.
+    /// The name of the token with which the client authenticated; empty if it has no name.
     pub token: String,
-    /// The name that the client gave itself.
+    /// The client's description of itself.
     pub client: String,
-    /// The client's address.
+    /// The network address of the client.
     pub peer: String,
-    /// The table that it reads.
+    /// The table that the program reads.
     pub table: String,
     /// The program's current state.
     pub state: QueryState,
     /// Nanoseconds since the program was requested.
     pub elapsed_ns: u64,
-    /// CPU time so far, in nanoseconds.
+    /// CPU time in nanoseconds that the program has used so far.
     pub cpu_ns: u64,
     /// Rows returned so far.
     pub rows: u64,
-    /// Bytes sent so far or waiting to be sent.
+    /// Bytes of the result sent so far or waiting to be sent.
     pub bytes: u64,
 }
 
-/// The state of a program in progress.
+/// The state of a running program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueryState {
-    /// Waits for its turn among the programs of its tenant.
+    /// Waits because its tenant already runs as many programs as it may at once.
     WaitingForTurn,
-    /// Waits for memory.
+    /// Waits for working memory.
     WaitingForMemory,
-    /// Runs, as far as worker threads are free for it.
+    /// Runs, if worker threads are free.
     Running,
-    /// Has rows waiting for the client to read them.
+    /// Has rows that the client has not read yet.
     WaitingForReader,
 }
 
 impl QueryState {
-    /// Every state, in the order of its number on the wire.
+    /// Every state, in the order of their codes on the wire.
     pub const ALL: [QueryState; 4] = [
         QueryState::WaitingForTurn,
         QueryState::WaitingForMemory,

@@ -1,69 +1,71 @@
-//! The receipt: the costs and savings that a node reports with the result of every program.
+//! Execution statistics: what each program cost and saved, as the node reports with its result. Users know them as the
+//! receipt of a query.
 
 use crate::{Encoding, OperatorAnswer};
 use serde::{Deserialize, Serialize};
 
-/// The costs and savings of one program, or of all programs of one query together.
+/// Execution statistics of one program, or of all programs of a query together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
     /// Rows of the row groups that were read.
     pub rows_scanned: u64,
-    /// Rows of the row groups that were skipped because of zone maps, a limit, or a judgement of their filter.
+    /// Rows of the row groups that were not read because of zone maps, a limit, or the predicate cache.
     pub rows_skipped: u64,
-    /// Rows of `rows_scanned` for which another program with the same filter had determined whether they pass.
+    /// Rows of `rows_scanned` for which the predicate cache had, from another program with the same filter, whether
+    /// they pass.
     #[serde(default)]
     pub rows_known: u64,
     /// Rows of the result.
     pub rows_returned: u64,
-    /// Rows that passed the filter of a grouping and left ungrouped because the memory for groups was full;
-    /// they are counted in `rows_returned`.
+    /// Rows that passed the filter of an aggregation and were returned ungrouped because the memory for groups was
+    /// full. They are included in `rows_returned`.
     #[serde(default)]
     pub rows_bypassed: u64,
     /// Encoded bytes of the column chunks that were read.
     pub bytes_scanned: u64,
-    /// Encoded bytes of the table's column chunks that were not read: those of other columns and of skipped
-    /// row groups.
+    /// Encoded bytes of the table's column chunks that were not read, because of their column or their row group.
     pub bytes_skipped: u64,
-    /// Bytes read from disk for column chunks that were not in memory, as stored, compressed or not.
+    /// Bytes read from disk for column chunks that were not in memory: the stored, possibly compressed bytes.
     #[serde(default)]
     pub bytes_from_disk: u64,
-    /// Bytes of `bytes_from_disk`, or of `bytes_on_wire` for a client that keeps columns, for column chunks that had
-    /// been in memory before and were evicted.
+    /// Bytes of column chunks that were read again after they had been evicted from memory. Part of `bytes_from_disk`,
+    /// or of `bytes_on_wire` for a client that caches columns.
     #[serde(default)]
     pub bytes_again: u64,
-    /// Encoded bytes of the column chunks that were in memory when they were wanted, of those that may leave it.
-    /// Without a data directory there are none.
+    /// Encoded bytes of the column chunks that were in memory when they were needed, among those that can be evicted. 0
+    /// without a data directory, because nothing is evicted then.
     #[serde(default)]
     pub bytes_from_cache: u64,
-    /// Bytes of `bytes_from_cache` that another program had just read, in a scan shared by several.
+    /// Bytes of `bytes_from_cache` that another program had just read, in a scan that several programs share.
     #[serde(default)]
     pub bytes_shared: u64,
-    /// Bytes that crossed the network, both ways, frames included; 0 in-process.
+    /// Bytes that crossed the network in both directions, frames included; 0 in-process.
     pub bytes_on_wire: u64,
-    /// Bytes that were not sent over the network, because this client had kept the results.
+    /// Bytes that were not sent over the network because the client had cached the results.
     #[serde(default)]
     pub bytes_saved: u64,
-    /// Size as plain Arrow arrays of the rows that crossed the network, in bytes; 0 in-process.
+    /// Bytes that the rows sent over the network would have as plain Arrow arrays; 0 in-process.
     pub bytes_plain: u64,
-    /// The encoding of the rows that crossed the network.
+    /// The encoding in which the rows crossed the network.
     pub encoding: Encoding,
-    /// Whether the rows and this receipt crossed the network encrypted to the client (`--encrypt-results`), beside TLS.
+    /// Whether the rows and these statistics were encrypted for the client (`--encrypt-results`), in addition to TLS.
     #[serde(default)]
     pub encrypted: bool,
     /// CPU time of the node's workers, in nanoseconds.
     pub cpu_ns: u64,
-    /// Time in nanoseconds during which the program was ready to run but no worker was free: the delay caused
-    /// by other clients.
+    /// Nanoseconds during which the program was ready to run but no worker was free, which is the delay caused by other
+    /// clients.
     #[serde(default)]
     pub waited_ns: u64,
-    /// Time from the start of the program to its last row, in nanoseconds.
+    /// Nanoseconds from the start of the program to its last row.
     pub elapsed_ns: u64,
-    /// The operators and the answer for each.
+    /// The operators of the program, with the planning answer for each.
     pub operators: Vec<OperatorAnswer>,
 }
 
 impl Receipt {
-    /// Adds the costs of `other`, a program of the same query. Elapsed time becomes the longer of the two.
+    /// Adds the statistics of `other`, a program of the same query. The elapsed time becomes the longer one, because
+    /// the programs of a query run at the same time.
     pub fn merge(&mut self, other: &Receipt) {
         self.rows_scanned += other.rows_scanned;
         self.rows_skipped += other.rows_skipped;

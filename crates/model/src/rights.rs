@@ -1,20 +1,19 @@
-//! Access rules: each verb of the node, the right that it needs, and whether it reaches beyond the caller's
-//! tenant.
+//! Access rules: the operations (verbs) that a node offers, the right that each needs, and whether it concerns other
+//! tenants than the caller's.
 //!
-//! Invariant: [`VERBS`] is the only place that defines them. `Caller` in `crates/node` checks it before it does
-//! anything.
+//! Invariant: [`VERBS`] is the only table of access rules. `Caller` in `crates/node` checks it before it does anything.
 
 use crate::{Error, ErrorKind, Result};
 use std::str::FromStr;
 
-/// The right of a caller. Each right includes those before it.
+/// The right of a caller. Each right includes the rights before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Right {
-    /// May look at tables and run programs.
+    /// May list and query tables, and read keys.
     Read,
-    /// May also load, change and drop tables, views and schemas.
+    /// May also load, change and drop tables, views and schemas, and change keys.
     Write,
-    /// May also see and stop what other tenants do, and drop their tables and views.
+    /// May also list and stop programs of other tenants, drop their tables and views, and back up the data directory.
     Admin,
 }
 
@@ -42,7 +41,7 @@ impl FromStr for Right {
     }
 }
 
-/// The tenants whose data a verb shows or changes.
+/// The tenants whose data an operation shows or changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// Only the caller's tenant.
@@ -123,7 +122,7 @@ impl Verb {
     /// Checks that `right` is enough for the verb.
     ///
     /// # Errors
-    /// `Denied` when it is not.
+    /// `Denied` if it is not.
     pub fn check(self, right: Right) -> Result<()> {
         if right >= self.right() {
             return Ok(());

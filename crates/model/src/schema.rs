@@ -8,11 +8,11 @@ use crate::{Error, Result, TYPE_NUMBERS, brief, cast, limits, sql_name, type_num
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
-/// Returns the type under which the pool stores values of `data_type`, or `None` when it does not store them.
+/// Returns the type in which the pool stores values of `data_type`; `None` if the pool cannot store them.
 ///
-/// Stored: bool; 8- to 64-bit integers with and without sign; 32- and 64-bit floats (16-bit ones widen); decimals of up
-/// to 38 digits; dates, those of milliseconds as days; timestamps of any unit, with or without time zone; strings and
-/// binaries. Dictionary and run-end encoded inputs are stored as their values.
+/// Supported are: bool; 8- to 64-bit integers with and without sign; 32- and 64-bit floats (16-bit floats are widened);
+/// decimals of up to 38 digits; dates, those in milliseconds as days; timestamps of any unit, with or without time
+/// zone; strings and binaries. Dictionary-encoded and run-end encoded arrays are stored as their values.
 pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
     use DataType::*;
     Some(match data_type {
@@ -32,8 +32,8 @@ pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
     })
 }
 
-/// Returns the decimal type of this precision and scale if it is valid: 1 to 38 digits, a scale no greater
-/// than the precision and no less than -38.
+/// Returns the decimal type of this precision and scale; `None` if it is not valid. Valid are 1 to 38 digits, and a
+/// scale from -38 to the precision.
 pub fn decimal(precision: i16, scale: i16) -> Option<DataType> {
     let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
     let fits = (1..=DECIMAL128_MAX_PRECISION).contains(&precision)
@@ -42,11 +42,11 @@ pub fn decimal(precision: i16, scale: i16) -> Option<DataType> {
     fits.then_some(DataType::Decimal128(precision, scale))
 }
 
-/// Returns the schema under which the pool stores a table given with `schema`.
+/// Returns the schema in which the pool stores a table with `schema`.
 ///
 /// # Errors
-/// `Invalid` when there is no column, the pool does not store a column's type, or two columns share a name;
-/// `OverLimit` when there are more than [`limits::COLUMNS_MAX`] columns, or a name has more than
+/// `Invalid` if there is no column, if the pool cannot store a column's type, or if two columns have the same name;
+/// `OverLimit` if there are more than [`limits::COLUMNS_MAX`] columns, or a name has more than
 /// [`limits::NAME_BYTES_MAX`] bytes.
 pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
     if schema.fields().is_empty() {
@@ -88,9 +88,9 @@ pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
 }
 
-/// A 64-bit hash of the names, types and nullability of a table's columns, in order: schemas that differ in
-/// any of these have different fingerprints, except with a probability of 2^-64. The hash is the same on
-/// every machine and in every release (`docs/wire.md`).
+/// A 64-bit hash of the names, types and nullability of a table's columns, in order. Schemas that differ have different
+/// fingerprints, except with a probability of 2^-64. The hash is the same on every machine and in every release
+/// (`docs/wire.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SchemaFingerprint(pub u64);
 
@@ -107,7 +107,7 @@ impl SchemaFingerprint {
     }
 }
 
-/// Tags of types with parameters in a fingerprint.
+/// Tags of types with parameters in the hashed bytes of a fingerprint.
 const DECIMAL: u8 = 14;
 const TIMESTAMP: u8 = 15;
 const _: () = assert!(TYPE_NUMBERS <= DECIMAL);
@@ -154,8 +154,8 @@ impl Fnv {
     }
 }
 
-/// Describes the first difference between the columns of `now` and `before` for a person; `None` if they are
-/// the same.
+/// Describes for people the first difference between the columns of `before` and `now`; `None` if the columns are the
+/// same.
 pub fn difference(before: &Schema, now: &Schema) -> Option<String> {
     for field in before.fields() {
         let name = field.name();
@@ -181,18 +181,19 @@ pub fn difference(before: &Schema, now: &Schema) -> Option<String> {
     Some(format!("column {:?} stands where {:?} did", moved.0, moved.1))
 }
 
-/// Returns whether values of this canonical type are stored as integers: integers, decimals, dates, timestamps.
+/// Returns whether values of this canonical type are stored as integers, which holds for integers, decimals, dates and
+/// timestamps.
 pub fn is_integer_like(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(data_type, DataType::Decimal128(..) | DataType::Date32 | DataType::Timestamp(..))
 }
 
-/// Returns whether values of this canonical type are numbers: integers, floats, decimals.
+/// Returns whether this canonical type is an integer, a float or a decimal.
 pub fn is_numeric(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_floating() || matches!(data_type, DataType::Decimal128(..))
 }
 
-/// Returns whether values of this canonical type are variable-length bytes: strings and binaries.
+/// Returns whether values of this canonical type have variable length, which holds for strings and binaries.
 pub fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }

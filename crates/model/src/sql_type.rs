@@ -1,8 +1,8 @@
-//! Names of types, and quoted names, as SQL writes them.
+//! SQL names of types, and quoted SQL identifiers.
 
 use arrow_schema::{DataType, Field, IntervalUnit};
 
-/// Returns the name of a type as DuckDB writes it.
+/// Returns the SQL name of a type, as in DuckDB.
 pub fn sql_name(data_type: &DataType) -> String {
     let list = |field: &Field| format!("{}[]", sql_name(field.data_type()));
     match data_type {
@@ -60,7 +60,7 @@ pub fn sql_name(data_type: &DataType) -> String {
     }
 }
 
-/// Returns a name as written in SQL: quoted where it would be read differently without quotes.
+/// Returns a name as an SQL identifier, in quotes if it would mean something else without.
 pub fn quoted(name: &str) -> String {
     let is_plain = name
         .chars()

@@ -1,69 +1,70 @@
-//! The status that a pool reports.
+//! The status of a node and its tenants.
 
 use serde::{Deserialize, Serialize};
 
-/// The state of a pool, as `farpool status` shows it.
+/// The status of a node, as `farpool status` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// The version of farpool that the pool runs.
+    /// The version of farpool that the node runs.
     pub version: String,
-    /// Bytes of memory that the pool may use.
+    /// Maximum bytes of the pool, which holds the tables.
     pub memory_bytes_limit: u64,
-    /// Bytes of pages in use.
+    /// Bytes of the pool's memory pages in use.
     pub memory_bytes_used: u64,
-    /// Bytes that the memory for work, beside the pool, may take.
+    /// Maximum bytes of working memory, which is all memory except the pool.
     pub work_bytes_limit: u64,
-    /// Bytes of memory for work in use.
+    /// Bytes of working memory in use.
     pub work_bytes_used: u64,
-    /// The most bytes of memory for work that were ever in use.
+    /// Maximum bytes of working memory that were in use at any time since the node started.
     pub work_bytes_used_most: u64,
-    /// Bytes of one page.
+    /// Bytes per memory page of the pool.
     pub page_bytes: u64,
-    /// Whether the system grants huge pages, and how: `explicit`, `transparent` or `none`.
+    /// Kind of huge pages that the operating system grants: `explicit`, `transparent` or `none`.
     pub huge_pages: String,
-    /// Tables of all tenants.
+    /// Number of tables of all tenants.
     pub tables: u64,
-    /// Connections that are open.
+    /// Number of open connections.
     pub connections: u64,
-    /// Programs that are running.
+    /// Number of running programs.
     pub programs_running: u64,
-    /// Worker threads that run programs.
+    /// Number of worker threads that run programs.
     pub workers: u64,
-    /// Seconds since the pool started.
+    /// Seconds since the node started.
     pub uptime_s: u64,
-    /// Usage of each tenant.
+    /// Status of each tenant.
     pub tenants: Vec<TenantStatus>,
 }
 
-/// A tenant's limits, its current usage, and its cumulative usage since the pool started.
+/// A tenant's limits, its current usage, and its cumulative usage since the node started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TenantStatus {
     /// The tenant's name.
     pub tenant: String,
-    /// Bytes of pages that its tables hold.
+    /// Bytes of the pool's memory pages that the tenant's tables hold.
     pub memory_bytes_used: u64,
-    /// Bytes of memory for work that it uses.
+    /// Bytes of working memory that the tenant uses.
     pub work_bytes_used: u64,
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Programs that ran to their end.
+    /// Number of programs that ran to their end.
     pub programs: u64,
-    /// Encoded bytes that its programs read.
+    /// Encoded bytes that the tenant's programs read.
     pub bytes_scanned: u64,
-    /// CPU time of its programs, in nanoseconds.
+    /// CPU time of the tenant's programs, in nanoseconds.
     pub cpu_ns: u64,
     /// Weight of the tenant's share of the node's time, relative to other tenants.
     pub weight: u32,
-    /// Bytes of pages that its tables may hold; `None`, here and below, if only the node's own limit applies.
+    /// Maximum bytes of memory pages that the tenant's tables may hold. `None`, for this and the following limits, if
+    /// only the node's own limit applies.
     pub memory_bytes_limit: Option<u64>,
-    /// Bytes of memory for work that it may use.
+    /// Maximum bytes of working memory that the tenant may use.
     pub work_bytes_limit: Option<u64>,
-    /// Programs that it may have running at once.
+    /// Maximum number of programs of the tenant that run at once.
     pub programs_limit: Option<u64>,
-    /// Programs that may wait while the most allowed are running.
+    /// Maximum number of programs that wait because the tenant runs as many as it may.
     pub programs_waiting_limit: Option<u64>,
-    /// Bytes that the result of one of its programs may have.
+    /// Maximum bytes of the result of one program.
     pub result_bytes_limit: Option<u64>,
-    /// Connections that it may have at once.
+    /// Maximum number of open connections of the tenant.
     pub connections_limit: Option<u64>,
 }

@@ -5,12 +5,12 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// A table version: its schema, size and statistics.
+/// Metadata of a table version: schema, size and statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableInfo {
     /// The table's name.
     pub name: TableName,
-    /// The version that this describes.
+    /// The version that the metadata describe.
     pub version: Version,
     /// The canonical schema.
     pub schema: SchemaRef,
@@ -18,65 +18,64 @@ pub struct TableInfo {
     pub rows: u64,
     /// Size of the data as plain Arrow arrays (strings with 32-bit offsets), in bytes.
     pub bytes_plain: u64,
-    /// Size of the encoded chunks in the pool, in bytes.
+    /// Size of the encoded column chunks, in bytes.
     pub bytes_encoded: u64,
     /// Statistics of the columns, in schema order.
     pub columns: Vec<ColumnStatistics>,
-    /// Number of rows that the version's profile covers so far. `None` when it covers all rows, or when the
-    /// table is not profiled. The last rows of a table that grows by small appends are profiled once they are
+    /// Number of rows that the version's profile (sketches and moments) covers so far. `None` if it covers all rows, or
+    /// if the table is not profiled. The last rows of a table that grows by small appends are profiled when they are
     /// merged, or on request.
     pub rows_profiled: Option<u64>,
-    /// Tier of the encryption of the table's values in memory, if they are encrypted.
+    /// Encryption tier of the table's values in memory; `None` if they are not encrypted.
     pub encryption: Option<Tier>,
     /// Encoded bytes that are in memory at present; the others are read from disk on demand. Set only in lists of
-    /// tables, since it is counted chunk by chunk, and not by older nodes.
+    /// tables, because they are counted chunk by chunk, and `None` from older nodes.
     pub bytes_resident: Option<u64>,
-    /// Whether the table's values stay in memory.
+    /// Whether the table is pinned: its values are never evicted from memory.
     pub is_pinned: bool,
 }
 
-/// Statistics of a column; every number is exact except the estimates.
+/// Statistics of a column. All are exact except the estimates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStatistics {
     /// Number of NULLs.
     pub null_count: u64,
-    /// The least value that is not NULL; `None` when there is none or it is not known.
+    /// The minimum of the values that are not NULL; `None` if there are none or it is not known.
     pub min: Option<Literal>,
-    /// The greatest value that is not NULL; `None` when there is none or it is not known.
+    /// The maximum of the values that are not NULL; `None` if there are none or it is not known.
     pub max: Option<Literal>,
-    /// Number of distinct values, NULL not counted; `None` when not known.
+    /// Exact number of distinct values without NULL; `None` if it is not known.
     pub distinct_count: Option<u64>,
-    /// Estimated number of distinct values, NULL not counted, where it is not known exactly.
+    /// Estimated number of distinct values without NULL, if the exact number is not known.
     pub distinct_estimate: Option<u64>,
     /// Size of the column's encoded chunks, in bytes.
     pub bytes_encoded: u64,
-    /// The distribution of the values, where the column was profiled. Lists of tables leave it out.
+    /// The distribution of the values; `None` if the column was not profiled, and in lists of tables.
     pub spread: Option<Arc<Spread>>,
 }
 
-/// The distribution of a column's values: the part of the profile that estimates need.
+/// The distribution of a column's values: the part of the column's profile that the estimates of a query planner need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Values that are certainly frequent, the most frequent first, each with the estimated number of its
-    /// rows.
+    /// Values that are certainly frequent, each with the estimated number of its rows; the most frequent first.
     pub frequent: Vec<(Literal, u64)>,
-    /// Number of values, frequent ones included, in each of several bins of equal width. Empty for types
-    /// whose values have no distance. Decimals are unscaled, dates are days and timestamps units since the
-    /// epoch.
+    /// Histogram: number of values, frequent ones included, in each of several bins of equal width. Empty for types
+    /// without distances between values, such as strings. Decimals count as unscaled integers, dates as days, and
+    /// timestamps as units since the epoch.
     pub bins: Vec<u64>,
     /// Lower edge of the first bin.
     pub low: f64,
-    /// Width of a bin; the upper edge of one is the lower edge of the next.
+    /// Width of a bin.
     pub width: f64,
-    /// Quantiles that divide the values into equal shares, ascending: with n of them, the i-th, counted from
-    /// 1, is no less than a share `i/(n+1)` of the values. In the unit of the bins; NaN counts as infinity.
-    /// Empty for types whose values have no distance.
+    /// Quantiles in ascending order, which divide the values into equal shares: with n quantiles, the i-th (from 1) is
+    /// at least as large as a share `i/(n+1)` of the values. In the unit of the bins; NaN counts as infinity. Empty for
+    /// types without distances between values.
     pub quantiles: Vec<f64>,
-    /// The likely error of the shares in `quantiles`.
+    /// Likely error of the shares that `quantiles` divide the values into.
     pub quantile_error: f64,
 }
 
-/// Statistics collected for one table version: states of `farpool_statistics` in their encoded form.
+/// Statistics collected for one table version, as encoded states of the crate `farpool_statistics`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableStatistics {
     /// The table version that the states describe.
@@ -88,8 +87,8 @@ pub struct TableStatistics {
 }
 
 impl TableStatistics {
-    /// Restricts the statistics to these columns: the other columns' states become empty and the moments are
-    /// dropped.
+    /// Keeps the states of the columns at these indexes only: those of other columns become empty, and the joint
+    /// moments are removed.
     #[must_use]
     pub fn of(self, columns: &[usize]) -> TableStatistics {
         let TableStatistics { table, columns: states, .. } = self;
@@ -115,8 +114,8 @@ pub struct ColumnStates {
 /// The encoded state of the joint moments of several columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MomentsState {
-    /// The columns, by their positions in the schema.
+    /// The columns, by their indexes in the schema.
     pub columns: Vec<u32>,
-    /// The state.
+    /// The encoded state.
     pub state: Bytes,
 }

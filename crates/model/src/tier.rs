@@ -1,16 +1,17 @@
-//! Encryption tiers, by name.
+//! Encryption tiers and their names.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Tier of encryption.
+/// Encryption tier: which cipher protects data, and how far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tier {
-    /// AES-128-CTR: confidential against readers, without protection against modification. Does not authenticate.
+    /// AES-128-CTR: protects against reading the data, but changes are not noticed, because the data are not
+    /// authenticated.
     Fast,
-    /// AES-128-GCM.
+    /// AES-128-GCM: encrypted and authenticated.
     Standard,
-    /// AES-256-GCM; names and schemas are encrypted, too, wherever they are stored.
+    /// AES-256-GCM: encrypted and authenticated; names and schemas are encrypted, too, wherever they are stored.
     Strict,
 }
 
@@ -18,7 +19,7 @@ impl Tier {
     /// All tiers, the weakest first.
     pub const ALL: [Tier; 3] = [Tier::Fast, Tier::Standard, Tier::Strict];
 
-    /// Bytes of its keys.
+    /// Returns the bytes of an encryption key of the tier.
     pub const fn key_bytes(self) -> usize {
         match self {
             Tier::Fast | Tier::Standard => 16,
@@ -26,7 +27,7 @@ impl Tier {
         }
     }
 
-    /// Returns whether changes of the bytes are noticed.
+    /// Returns whether the cipher authenticates data, so that changes are noticed.
     pub const fn authenticates(self) -> bool {
         match self {
             Tier::Fast => false,

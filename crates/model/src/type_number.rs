@@ -1,15 +1,15 @@
-//! Numbers of canonical types: one table for every encoding that writes a type as a byte.
+//! Type codes: one table of codes of canonical types, for every encoding that writes a type as a byte.
 //!
-//! Chunks, states of sketches and moments, and fingerprints of schemas write a type without parameters as its number.
-//! Each has tags of its own for types with parameters, which are decimals and timestamps.
+//! Column chunks, states of sketches and moments, and fingerprints of schemas write a type without parameters as its
+//! code. Each of these encodings has its own tags for types with parameters, which are decimals and timestamps.
 //!
-//! Invariant: a number means the same type for ever, because it is on disk, in the protocol, and in states that users
-//! store. Tags are not below [`TYPE_NUMBERS`]; each encoding asserts that where its tags are. (Moments have numeric
-//! types only, numbers 1 to 10, and 11 as the tag of a decimal.)
+//! Invariant: a code means the same type for ever, because it is on disk, in the protocol, and in states that users
+//! store. Tags are not below [`TYPE_NUMBERS`], which each encoding asserts next to its tags. (Moments are an exception:
+//! they have numeric types only, codes 1 to 10, and 11 as the tag of a decimal.)
 
 use arrow_schema::{DataType, TimeUnit};
 
-/// The types, in the order of their numbers.
+/// The types, indexed by their codes.
 const TYPES: [DataType; 14] = [
     DataType::Boolean,
     DataType::Int8,
@@ -27,26 +27,26 @@ const TYPES: [DataType; 14] = [
     DataType::BinaryView,
 ];
 
-/// The units of timestamps, in the order of their numbers.
+/// The units of timestamps, indexed by their codes.
 const UNITS: [TimeUnit; 4] =
     [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
 
-/// The lowest byte that is no number of a type. Encodings take their tags from 14 on, so that a further type cannot
-/// simply be appended.
+/// The lowest byte that is not a type code. Encodings take their tags from 14 on, so that a type cannot simply be
+/// appended to the table.
 pub const TYPE_NUMBERS: u8 = TYPES.len() as u8;
 
-/// Returns the number of a canonical type without parameters; `None` for other types.
+/// Returns the code of a canonical type without parameters; `None` for other types.
 pub fn type_number(data_type: &DataType) -> Option<u8> {
     let place = TYPES.iter().position(|known| known == data_type)?;
     u8::try_from(place).ok()
 }
 
-/// Returns the type with this number.
+/// Returns the type with this code; `None` for an unknown code.
 pub fn numbered_type(number: u8) -> Option<DataType> {
     TYPES.get(usize::from(number)).cloned()
 }
 
-/// Returns the number of a unit of timestamps.
+/// Returns the code of a unit of timestamps.
 pub fn unit_number(unit: TimeUnit) -> u8 {
     match unit {
         TimeUnit::Second => 0,
@@ -56,7 +56,7 @@ pub fn unit_number(unit: TimeUnit) -> u8 {
     }
 }
 
-/// Returns the unit of timestamps with this number.
+/// Returns the unit of timestamps with this code; `None` for an unknown code.
 pub fn numbered_unit(number: u8) -> Option<TimeUnit> {
     UNITS.get(usize::from(number)).copied()
 }

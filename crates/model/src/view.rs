@@ -1,8 +1,8 @@
-//! Views: named queries that stand beside the tables of a tenant.
+//! Views: named queries of a tenant.
 
 use crate::{Error, Result, SchemaName, TableInfo, TableName, limits};
 
-/// A view: a name, and the text of the query that it stands for. Only engines interpret the text.
+/// A view: a name and the SQL text of a query. Only engines interpret the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     name: TableName,
@@ -10,10 +10,10 @@ pub struct View {
 }
 
 impl View {
-    /// Creates a view of this name and text.
+    /// Creates a view. The text is not parsed.
     ///
     /// # Errors
-    /// `Invalid` when the text is empty; `OverLimit` when it has more than [`limits::VIEW_BYTES_MAX`] bytes.
+    /// `Invalid` if the text is empty; `OverLimit` if it has more than [`limits::VIEW_BYTES_MAX`] bytes.
     pub fn new(name: TableName, text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         if text.is_empty() {
@@ -29,29 +29,30 @@ impl View {
         Ok(View { name, text })
     }
 
-    /// Returns the view's name, which no table of the tenant has.
+    /// Returns the view's name. Tables and views of a tenant share one set of names.
     pub fn name(&self) -> &TableName {
         &self.name
     }
 
-    /// Returns the text of the query as it was written. In a view that a peer sent it is untrusted.
+    /// Returns the text of the query as it was written. It is untrusted if a peer sent the view.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// The tables, views and schemas of a tenant, each by name.
+/// The tables, views and schemas of a tenant, each sorted by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// The tables, without the spreads of their columns.
+    /// The tables, without the value distributions of their columns
+    /// ([`ColumnStatistics::spread`](crate::ColumnStatistics::spread)).
     pub tables: Vec<TableInfo>,
     /// The names of the views.
     pub views: Vec<TableName>,
-    /// The schemas besides `public`, which every tenant has.
+    /// The schemas without `public`, which every tenant has.
     pub schemas: Vec<SchemaName>,
 }
 
-/// The table or view that a name stands for.
+/// The table or view that a name refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Relation {
     /// A table in its current version.

@@ -1,23 +1,24 @@
-//! Weakens a filter when some of its parts cannot run at the node: the weaker condition passes every row that
-//! the filter passes, and perhaps others (Ibex, section 5.1: partial filtering).
+//! Weakening of a filter of which some parts cannot run at the node. The weaker condition passes every row that the
+//! filter passes, and perhaps others, which the host then filters out (Ibex, section 5.1: partial filtering).
 //!
-//! Invariant: for every row, if the filter is true then so is what [`weaken`] returns.
+//! Invariant: for every row, if the filter is true then the condition that [`weaken`] returns is true.
 
 use crate::Expr;
 
-/// The part of a filter that can run.
+/// The part of a filter that can run at the node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Weakened {
     /// The whole filter can run.
     Exact(Expr),
-    /// A weaker condition, and the reason.
+    /// A weaker condition, and the reason why the whole filter cannot run.
     Superset(Expr, String),
-    /// No part of it can run, and the reason.
+    /// No part of the filter can run; has the reason.
     Refused(String),
 }
 
-/// Weakens `filter` at its [`Expr::Opaque`] parts: conjuncts that contain one are dropped; a disjunction is
-/// kept if each of its branches is; below a NOT, AND and OR are swapped.
+/// Removes the [`Expr::Opaque`] parts of `filter` such that the result is implied by it: conjuncts that contain an
+/// opaque part are dropped, a disjunction is kept if a weaker form of each branch is known, and below a NOT the rules
+/// for AND and OR are swapped.
 pub fn weaken(filter: &Expr) -> Weakened {
     let Some(reason) = filter.opaque_reason() else {
         return Weakened::Exact(filter.clone());
@@ -28,8 +29,8 @@ pub fn weaken(filter: &Expr) -> Weakened {
     }
 }
 
-/// Returns a condition that holds wherever `expr` (or, if `negated`, its negation) is true; `None` for
-/// "always".
+/// Returns a condition that is true for every row for which `expr` (its negation if `negated`) is true; `None` if that
+/// is every row.
 fn implied(expr: &Expr, negated: bool) -> Option<Expr> {
     match expr {
         Expr::Not(inner) => implied(inner, !negated),

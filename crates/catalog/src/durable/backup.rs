@@ -1,12 +1,13 @@
-//! Backups: the files of a checkpoint, pinned while a client reads them, and restoring a data directory from them.
+//! Backups: the files of a checkpoint, which are kept while a client copies them, and restoring a data directory from
+//! them.
 //!
-//! Files are opaque bytes; only the manifest is decoded, for the names of its segments. A backup has no log, because a
-//! checkpoint includes all records. A restored directory gets a new number, so that two nodes are never taken for one.
-//! The backup of an encrypted directory is encrypted, and has its wrapped keys.
+//! Files are opaque bytes; only the manifest is decoded, to find the names of its segments. A backup has no log,
+//! because a checkpoint includes all records. A restored directory gets a new id, so that two nodes are never taken for
+//! one. The backup of an encrypted directory is encrypted, and includes its wrapped keys.
 //!
-//! Invariant: the manifest of a backup is that of the newest checkpoint when it began, and every segment named in it
-//! exists until the backup is dropped. Example: a table is dropped and a checkpoint made while a client still reads the
-//! table's segment; the backup holds a reference to the segment, which keeps its file.
+//! Invariant: the manifest of a backup is that of the newest checkpoint when the backup began, and every segment named
+//! in it exists until the backup is dropped. Example: a table is dropped and a checkpoint made while a client still
+//! reads the table's segment; the backup has a reference to the segment, which keeps its file.
 
 use super::checkpoint::{FORMAT, FORMATS, manifest_name, manifest_number};
 use super::compact::SparseSegments;
@@ -21,19 +22,20 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Files of a checkpoint. None of them is removed while this value exists.
+/// The files of a checkpoint. None of them is removed before this is dropped.
 #[derive(Debug)]
 pub struct Backup {
     directory: Arc<dyn Directory>,
     node: u64,
     files: Vec<BackupFile>,
-    /// Contents of the manifest, whose file the next checkpoint removes, and of the file of wrapped keys.
+    /// Contents of two small files that are kept in memory: the manifest, whose file the next checkpoint removes, and
+    /// the file of wrapped keys.
     contents: BTreeMap<String, Vec<u8>>,
     pinned: Vec<Arc<SegmentFile>>,
 }
 
 impl Catalog {
-    /// Makes a checkpoint and pins its files. Blocks on the disk.
+    /// Makes a checkpoint and returns its files. Blocks on the disk.
     ///
     /// # Errors
     /// `Invalid` if there is no data directory; errors of the disk.
@@ -49,7 +51,7 @@ impl Catalog {
 }
 
 impl Backup {
-    /// Pins the files of the newest checkpoint, whose tables are still in memory.
+    /// Returns the files of the newest checkpoint, whose tables must still be in memory.
     fn of(durable: &Durable, manifest: u64) -> Result<Backup> {
         let directory = durable.directory.clone();
         let name = manifest_name(manifest);
@@ -92,7 +94,7 @@ impl Backup {
         Ok(Backup { directory, node: durable.node, files, contents, pinned: pins })
     }
 
-    /// Returns the number of the data directory.
+    /// Returns the id of the data directory.
     pub fn node(&self) -> u64 {
         self.node
     }
@@ -102,7 +104,7 @@ impl Backup {
         &self.files
     }
 
-    /// Reads up to `bytes` bytes of a file from `offset` on; fewer only at its end.
+    /// Reads `bytes` bytes of a file from `offset` on; returns fewer only at the end of the file.
     ///
     /// # Errors
     /// `NotFound` if the file is not one of [`Backup::files`]; errors of the disk.
@@ -148,11 +150,11 @@ fn segments(replay: &ReplayedState) -> BTreeMap<u64, bool> {
     profiles.chain(places.map(|number| (number, true))).collect()
 }
 
-/// Turns a directory with the files of a backup, whose manifest is named `manifest`, into a data directory with the
-/// number `node`.
+/// Turns a directory with the files of a backup, whose manifest is named `manifest`, into a data directory with the id
+/// `node`.
 ///
 /// # Errors
-/// `Corrupt` if the manifest is damaged or has another name; errors of the disk.
+/// `Corrupt` if the manifest is corrupted or has another name; errors of the disk.
 pub fn adopt_backup(directory: &Arc<dyn Directory>, manifest: &str, node: u64) -> Result<()> {
     let number = manifest_number(manifest)
         .ok_or_else(|| Error::corrupt(format!("{manifest:?} is not the name of a manifest")))?;

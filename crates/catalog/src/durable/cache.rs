@@ -20,22 +20,24 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
-/// Reciprocal of the share of bytes in the small queue.
+/// Divisor of the bytes of all values: the small queue has at most 1/10 of them.
 const SMALL_PART: usize = 10;
 
-/// Number of uses in the small queue that promote values to the main one: more than the use for which they were read.
+/// Number of uses in the small queue after which values move to the main queue. More than one, because values are read
+/// for a first use.
 const USES_TO_STAY: u8 = 2;
 
-/// Number of evicted entries that are remembered, as a multiple of those in memory.
+/// Maximum number of evicted entries that are remembered, as a multiple of the entries in memory.
 const REMEMBERED: usize = 1;
 
-/// Bytes evicted at once: a page of the pool, so that not every allocation has to evict.
+/// Bytes that are evicted at once: a memory page of the pool, so that not every allocation has to evict.
 const FREED_BYTES: usize = limits::PAGE_BYTES;
 
-/// Number of entries above which entries of dropped handles are removed, each time the number has doubled.
+/// Number of entries after which those of dropped handles are removed for the first time, and again each time the
+/// number has doubled.
 const ENTRIES_UNSEEN: usize = 1 << 10;
 
-/// Handles with values in memory, in order of eviction, by tenant.
+/// The handles (column chunks that have a copy on disk) whose values are in memory, in eviction order, by tenant.
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
 
@@ -43,7 +45,7 @@ pub struct Cache(Mutex<BTreeMap<TenantName, Queues>>);
 struct Queues {
     small: Queue,
     main: Queue,
-    /// Location numbers of values evicted from the small queue.
+    /// Chunk ids of values that were evicted from the small queue.
     gone: VecDeque<u64>,
     are_gone: HashSet<u64>,
     /// Number of entries that remained when entries of dropped handles were last removed.
@@ -59,7 +61,7 @@ struct Queue {
 #[derive(Debug)]
 struct CacheEntry {
     handle: Weak<Chunk>,
-    /// Number of its location.
+    /// Id of the column chunk.
     number: u64,
     bytes: usize,
 }
@@ -78,7 +80,7 @@ impl Queue {
 }
 
 impl Cache {
-    /// Adds a handle whose values were read into memory.
+    /// Adds a handle whose values were read into memory. `number` is its chunk id.
     pub fn add(&self, handle: &Arc<Chunk>, number: u64) {
         let Some(tenant) = handle.tenant().filter(|_| !handle.is_pinned()) else { return };
         let entry = CacheEntry { handle: Arc::downgrade(handle), number, bytes: handle.bytes_encoded() };
@@ -93,7 +95,8 @@ impl Cache {
 }
 
 impl Cache {
-    /// Evicts values of a tenant, or of the tenant with the most bytes among those whose values are not all in use.
+    /// Evicts values of this tenant, or of the tenant with the most bytes that are not in use. Returns `None` if all
+    /// values are in use.
     fn evict(&self, of: Option<&TenantName>) -> Option<Arc<Chunk>> {
         let mut tenants = self.0.lock();
         if let Some(tenant) = of {
@@ -106,7 +109,7 @@ impl Cache {
 }
 
 impl Cache {
-    /// Returns the location numbers of values that queries used, most used first.
+    /// Returns the chunk ids of values that queries used, most used first.
     pub fn used(&self) -> Vec<u64> {
         let tenants = self.0.lock();
         let mut used: Vec<(Reverse<(bool, u8)>, u64)> = Vec::new();
@@ -125,7 +128,7 @@ impl Cache {
         used.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Makes the values of this location enter the main queue when they are read: queries used them before the last
+    /// Lets the values of this chunk enter the main queue when they are read, because queries used them before the last
     /// stop.
     pub fn expect(&self, tenant: &TenantName, number: u64) {
         let mut tenants = self.0.lock();
@@ -153,8 +156,8 @@ impl Queues {
         self.small.entries.len() + self.main.entries.len()
     }
 
-    /// Removes entries of dropped handles, once they may be as many as the others. Needed because eviction, which also
-    /// removes them, never runs while memory suffices.
+    /// Removes entries of dropped handles when they may be as many as the others. Eviction removes them, too, but does
+    /// not run while there is enough memory.
     fn tidy(&mut self) {
         if self.len() < ENTRIES_UNSEEN.max(2 * self.entries_left) {
             return;
@@ -166,7 +169,7 @@ impl Queues {
         self.entries_left = self.len();
     }
 
-    /// Removes and returns the values that are evicted next; `None` if all remaining ones are in use.
+    /// Removes and returns the values that are evicted next; `None` if all values are in use.
     fn evict(&mut self) -> Option<Arc<Chunk>> {
         // Upper bound: each entry is examined once for each counted use, once more, and once in the small queue.
         let mut looks = 5 * self.len();
@@ -246,7 +249,7 @@ mod tests {
     use farpool_columns::{ValueReader, ValueSource, encode_row_group};
     use farpool_memory::{Pool, PoolConfig};
 
-    /// Source of handles whose values are never read again.
+    /// Source of handles whose values are never read again, for tests.
     #[derive(Debug, Default)]
     struct Nowhere(TenantName);
 

@@ -28,7 +28,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Format of manifests, and the formats that are read. Since format 2 merges are recorded, and ids have an origin.
+/// Format of the manifests that are written, and formats that can be read. Since format 2 merges are recorded, and ids
+/// have an origin.
 pub(super) const FORMAT: u32 = 2;
 pub(super) const FORMATS: RangeInclusive<u32> = 1..=FORMAT;
 
@@ -37,13 +38,13 @@ pub(super) fn manifest_name(number: u64) -> String {
     format!("manifest-{number:012}")
 }
 
-/// Returns the number of the manifest with this file name.
+/// Returns the number of the manifest with this file name; `None` if it is not the name of a manifest.
 pub(super) fn manifest_number(name: &str) -> Option<u64> {
     name.strip_prefix("manifest-")?.parse().ok()
 }
 
 impl Catalog {
-    /// Queues a checkpoint if the log has grown long since the latest one.
+    /// Queues a checkpoint if the log has grown enough since the latest one. Does not block.
     pub(crate) fn tidy(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         let grown = durable.log.bytes_written().saturating_sub(durable.log_bytes.load(Ordering::Relaxed));
@@ -61,7 +62,8 @@ impl Catalog {
         }));
     }
 
-    /// Writes all chunks that are inline in the log to a segment, and a manifest of all durable changes.
+    /// Writes all chunks that are stored in log records to a segment, and then a manifest of all durable changes.
+    /// Blocks on the disk.
     ///
     /// # Errors
     /// Errors of the disk; the previous manifest stays in use.
@@ -151,8 +153,8 @@ fn chunks(current: &Current) -> impl Iterator<Item = &Arc<Chunk>> {
 }
 
 impl Current {
-    /// Returns the profile of the settled rows if it is known and the rows are many: that of a few rows is cheap to
-    /// recompute.
+    /// Returns the profile of the settled rows if it is known and there are many rows; `None` otherwise, because that
+    /// of a few rows is cheap to recompute.
     fn known_profile(&self) -> Option<KnownProfile> {
         let are_many = self.rows_settled >= u64_from(limits::ROW_GROUP_ROWS);
         self.tap.as_ref().filter(|_| are_many)?.known()
@@ -160,7 +162,7 @@ impl Current {
 }
 
 impl Durable {
-    /// Builds the manifest of `names`; all their chunks must be in segments.
+    /// Returns the manifest of `names`. All their chunks must be in segments.
     pub(super) fn manifest(&self, names: &Names, loads: &BTreeMap<TenantName, Loads>) -> proto::Manifest {
         let mut manifest = proto::Manifest {
             node: self.node,

@@ -1,4 +1,4 @@
-//! Writing of chunks to segments.
+//! Writing of column chunks to segments.
 
 use super::locations::{Location, SegmentFile};
 use super::{Durable, proto};
@@ -13,17 +13,18 @@ use prost::Message;
 use std::mem;
 use std::sync::Arc;
 
-/// Encoded bytes up to which the chunks of a change are inline in its record: a segment would cost more.
+/// Maximum encoded bytes of the chunks of a change that are stored in its log record. Reason: a segment would cost
+/// more.
 pub(super) const INLINE_BYTES: usize = 1 << 20;
 
-/// Size of a segment in bytes, unless the pool is small. Chunks of an unfinished segment cannot be evicted, so that a
-/// segment is at most one part in `POOL_PART` of the pool.
+/// Bytes at which a segment is finished; at most a part (1/`POOL_PART`) of the pool, because chunks of an unfinished
+/// segment cannot be evicted.
 const SEGMENT_BYTES: u64 = 1 << 30;
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 const POOL_PART: u64 = 8;
 
-/// Writes the row groups of a load or change to segments. Writes nothing while they are small enough to be inline in a
-/// record.
+/// Writes the row groups of a load or another change to segments. Writes nothing while they are small enough to be
+/// stored in a log record.
 #[derive(Debug)]
 pub(crate) struct ChunkWriter {
     durable: Arc<Durable>,
@@ -32,7 +33,7 @@ pub(crate) struct ChunkWriter {
     waiting: Vec<Arc<RowGroup>>,
     waiting_bytes: usize,
     open: Option<OpenSegment>,
-    /// Waits of the load, if another thread waits for the disk.
+    /// Waits of the load, if another thread makes segments durable; `None` if this writer blocks on the disk.
     waits: Option<Arc<LoadWaits>>,
 }
 
@@ -43,17 +44,17 @@ struct OpenSegment {
     written: Vec<WrittenPart>,
 }
 
-/// A chunk or profile that gets its location once the segment is durable.
+/// A column chunk or profile that gets its location when the segment is durable.
 #[derive(Debug)]
 struct WrittenPart {
     location: Arc<Location>,
-    /// The chunk, if it is a handle that may be evicted afterwards.
+    /// The chunk, if its values may be evicted when the segment is durable.
     handle: Option<Arc<Chunk>>,
-    /// The key of the table, if it has one.
+    /// Encryption key of the table in segments, if it has one.
     key: Option<Arc<TableKey>>,
 }
 
-/// Bytes to be written for a chunk or profile.
+/// Bytes that are to be written for a column chunk or profile.
 struct PartImage {
     head: Vec<u8>,
     bytes: usize,
@@ -61,21 +62,21 @@ struct PartImage {
 }
 
 impl ChunkWriter {
-    /// Creates a writer that blocks on the disk itself.
+    /// Creates a writer that blocks on the disk.
     pub fn new(durable: Arc<Durable>) -> ChunkWriter {
         let segment_bytes = SEGMENT_BYTES.min(durable.reads.pool_bytes() / POOL_PART).max(SEGMENT_BYTES_MIN);
         ChunkWriter { durable, segment_bytes, waiting: Vec::new(), waiting_bytes: 0, open: None, waits: None }
     }
 
-    /// Creates the writer of a load that does not block: another thread syncs the segments, which are durable once none
-    /// of the corresponding `waits` is left.
+    /// Creates the writer of a load that must not block: another thread syncs the segments. They are durable when no
+    /// wait for the disk is left in `waits`.
     pub fn beside(durable: Arc<Durable>, waits: &Arc<LoadWaits>) -> ChunkWriter {
         let mut writer = ChunkWriter::new(durable);
         writer.waits = Some(waits.clone());
         writer
     }
 
-    /// Adds a row group of the table with this key.
+    /// Adds a row group of a table with this encryption key.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -94,7 +95,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Writes a chunk of the table with this key, unless a segment has it already.
+    /// Writes a column chunk of a table with this encryption key, unless a segment has it already.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -113,8 +114,8 @@ impl ChunkWriter {
         self.put(WrittenPart { location, handle, key: key.cloned() }, new, |out| image.write_data(out))
     }
 
-    /// Copies a chunk or profile from a segment that is compacted, whether or not it is in memory. A part that cannot
-    /// be read stays where it is.
+    /// Copies a chunk or profile from a segment that is being compacted, whether or not it is in memory. If it cannot
+    /// be read, it stays where it is.
     ///
     /// # Errors
     /// Errors of writing.
@@ -136,7 +137,8 @@ impl ChunkWriter {
         self.put(WrittenPart { location, handle: None, key }, again, |out| out.extend_from_slice(&data))
     }
 
-    /// Writes the states of a profile of the table with this key, unless they are in a segment that stays.
+    /// Writes the states of a profile of a table with this encryption key, unless they are in a segment that is not
+    /// compacted.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -178,7 +180,7 @@ impl ChunkWriter {
         if open.writer.bytes() >= self.segment_bytes { self.finish_segment() } else { Ok(()) }
     }
 
-    /// Finishes the open segment, or queues that for another thread.
+    /// Finishes the open segment, on this thread or, for a load that must not block, on another one.
     ///
     /// # Errors
     /// Errors of the disk.

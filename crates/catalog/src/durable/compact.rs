@@ -1,12 +1,13 @@
-//! Compaction: a checkpoint copies the live chunks of sparse segments, of which less than half is live, to new ones.
+//! Compaction: a checkpoint copies the live chunks of sparse segments to new segments. A segment is sparse if less than
+//! half of it is live.
 //!
-//! A segment is removed when nothing in it is needed, but a single row group keeps all of it. Once the dead bytes of
+//! A segment is removed when nothing in it is needed, but a single row group keeps all of it. When the dead bytes of
 //! sparse segments are a certain part of all segments, a checkpoint copies their live chunks. The segments of a
-//! directory thus take at most about twice the bytes of the live chunks.
+//! directory therefore take at most about twice the bytes of the live chunks.
 //!
-//! Invariant: a compacted segment stays until a manifest is durable that does not name it. Example: segment 3 is copied
-//! to segment 8, and a crash occurs before manifest 5 is written. Manifest 4 still names segment 3, which must be
-//! there.
+//! Invariant: a compacted segment stays until a manifest that does not name it is durable. Example: segment 3 is copied
+//! to segment 8, and a crash occurs before manifest 5 is written. Manifest 4 still names segment 3, which must still
+//! exist.
 
 use super::Durable;
 use super::chunk_writer::ChunkWriter;
@@ -18,15 +19,15 @@ use farpool_model::Result;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// Compaction starts when sparse segments have this many dead bytes, and these are one part in `DEAD_PART` of all
+/// Minimum dead bytes of sparse segments for which compaction starts; they must also be at least 1/`DEAD_PART` of all
 /// bytes.
 const DEAD_BYTES_MIN: u64 = 8 << 20;
 const DEAD_PART: u64 = 8;
 
-/// Bytes that one checkpoint copies at most, except that it copies one segment in any case.
+/// Maximum bytes that one checkpoint copies, except that it copies at least one segment.
 const MOVED_BYTES: u64 = 256 << 20;
 
-/// Sparse segments that a checkpoint compacts, by number.
+/// Sparse segments that a checkpoint compacts, by id.
 #[derive(Debug, Default)]
 pub(super) struct SparseSegments(BTreeMap<u64, Arc<SegmentFile>>);
 
@@ -43,7 +44,7 @@ impl SparseSegments {
         self.0.values()
     }
 
-    /// Copies those of `chunks` that are in one of the segments.
+    /// Copies those of `chunks` that are in one of the sparse segments to new segments.
     pub fn rewrite<'a>(
         &self,
         chunks: impl Iterator<Item = &'a Arc<Chunk>>,
@@ -64,7 +65,7 @@ impl SparseSegments {
         Ok(())
     }
 
-    /// Copies a profile that is not in memory, if it is in one of the segments.
+    /// Copies a profile that is not in memory to a new segment, if it is in one of the sparse segments.
     pub fn rewrite_profile(&self, profile: &StoredProfile, writer: &mut ChunkWriter) -> Result<()> {
         let Some(location) = Location::existing_at(profile.location()) else { return Ok(()) };
         match location.file().filter(|file| self.has(file)) {
@@ -75,7 +76,7 @@ impl SparseSegments {
 }
 
 impl Durable {
-    /// Returns the segments with the fewest live bytes, as many as one checkpoint compacts.
+    /// Returns the segments to compact in one checkpoint: those with the fewest live bytes.
     pub(super) fn sparse_segments(&self) -> SparseSegments {
         let mut sparse: Vec<_> =
             self.segments.lock().values().filter(|file| file.is_sparse()).cloned().collect();
@@ -98,7 +99,7 @@ impl Durable {
 }
 
 impl Catalog {
-    /// Compacts segments if they have enough dead bytes. Blocks on the disk; runs on a background thread.
+    /// Compacts segments if they have enough dead bytes. Blocks on the disk, and therefore runs on a background thread.
     pub(super) fn compact_where_it_pays(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         if !durable.is_closed() && durable.is_worth_compacting() && self.compact().is_ok() {

@@ -6,7 +6,7 @@ use super::*;
 use arrow_array::{Float64Array, Int64Array};
 use farpool_disk::{Codec, CompressionPolicy, compressing};
 
-/// Rows of each table: several blocks of its second column.
+/// Number of rows of each table: several compressed blocks of its second column.
 const ROWS: i64 = 20_000;
 
 /// Generates rows that are compressible after their encodings.
@@ -75,7 +75,7 @@ fn tables_of_all_codecs_are_read_and_told() {
     }
 }
 
-/// A receipt counts compressed bytes, those read from the disk.
+/// The execution statistics count bytes read from disk as stored, which means compressed.
 #[test]
 fn handles_tell_what_is_read_from_disk() {
     let directory = new_directory(false);
@@ -104,7 +104,8 @@ fn filled_group(group: &Arc<RowGroup>) {
     assert_eq!(thirds.slice(50, 50).to_data(), rows(0).column(1).slice(0, 50).to_data());
 }
 
-/// Directories written by this version and earlier ones, for later versions to open; the latest of each kind last.
+/// Data directories written by this version and earlier ones, which must stay readable; the latest of each kind is
+/// last.
 const PLAIN: &[&str] = &["segments-3"];
 const ENCRYPTED: &[&str] = &["segments-4-encrypted", "segments-5-encrypted"];
 

@@ -1,4 +1,5 @@
-//! Decoding of records: a change as plain data, with row groups in the form of whoever applies it.
+//! Decoding of log records to changes. The representation of row groups depends on the caller ([`Form`]): in memory, or
+//! as ids during recovery.
 
 use super::prepare::VERSION_BYTES;
 use super::proto::{self, Kind};
@@ -12,33 +13,33 @@ use farpool_model::{
 };
 use prost::Message;
 
-/// Largest version that a record may have, so that counting on from it does not overflow.
+/// Maximum version in a record, so that later versions do not overflow.
 const VERSION_MAX: u64 = u64::MAX >> 1;
 
-/// A row group as a record describes it: the numbers of its chunks, each with the number of its segment, or 0 for one
-/// that is inline in a record.
+/// A row group as a record describes it: the ids of its column chunks, each with the id of its segment, or 0 for a
+/// chunk that is stored in a log record.
 #[derive(Debug)]
 pub(super) struct GroupRecord {
     pub rows: u32,
-    /// Runs of chunks: segment, number of the first chunk, length.
+    /// Runs of chunks: id of the segment, id of the first chunk, number of chunks.
     pub runs: Vec<[u64; 3]>,
 }
 
-/// Supplies the row groups and tables that records describe, in the form of whoever applies them.
+/// Creates the row groups and tables that records describe, in the representation of the caller.
 pub(super) trait Parts {
     type Form: Form;
 
-    /// Takes a chunk that is inline in the record.
+    /// Takes a chunk that is stored in the record.
     fn image(&mut self, image: proto::Image);
 
-    /// Notes the table that the change is about, and whether new row groups may share chunks with those that they
-    /// replace.
+    /// Sets the table that the change is about. `may_share` says whether new row groups may share chunks with those
+    /// that they replace.
     ///
     /// # Errors
-    /// `Corrupt` if it is not there.
+    /// `Corrupt` if there is no such table.
     fn begin(&mut self, tenant: &TenantName, name: &TableName, may_share: bool) -> Result<()>;
 
-    /// Returns a row group of that table.
+    /// Returns a row group of the table that was set.
     fn group(&mut self, group: GroupRecord) -> Result<<Self::Form as Form>::Group>;
 
     /// Returns a new table.
@@ -51,10 +52,10 @@ pub(super) trait Parts {
     ) -> Result<<Self::Form as Form>::Table>;
 }
 
-/// Decodes a record, and returns its change with the version that this makes.
+/// Decodes a record. Returns its change and the version that the change creates.
 ///
 /// # Errors
-/// `Corrupt` if it cannot be decoded, or refers to what is not there.
+/// `Corrupt` if it cannot be decoded, or refers to something that does not exist.
 pub(super) fn change<P: Parts>(record: &[u8], parts: &mut P) -> Result<(Version, Change<P::Form>)> {
     let (version, record) =
         split_version(record).ok_or_else(|| Error::corrupt("a record without a version"))?;
@@ -129,15 +130,15 @@ impl GroupRecord {
         }
     }
 
-    /// Returns the number of chunks.
+    /// Returns the number of chunks, which is that of the columns.
     pub fn columns(&self) -> u64 {
         self.runs.iter().fold(0_u64, |count, [_, _, run]| count.saturating_add(*run))
     }
 
-    /// Returns the number of each chunk, with that of its segment.
+    /// Returns the id of each chunk, with the id of its segment.
     ///
     /// # Errors
-    /// `Corrupt` if there are not `columns` of them, or a number is too large.
+    /// `Corrupt` if there are not `columns` chunks, or an id is too large.
     pub fn chunks(&self, columns: usize) -> Result<Vec<(u64, u64)>> {
         if self.columns() != columns as u64 {
             return Err(Error::corrupt("a row group of other columns than its table"));
@@ -152,7 +153,7 @@ impl GroupRecord {
     }
 }
 
-/// Splits a record into the version and the rest.
+/// Splits a record into the version and the rest; `None` if it is too short.
 fn split_version(record: &[u8]) -> Option<(Version, &[u8])> {
     let (version, rest) = record.split_first_chunk::<VERSION_BYTES>()?;
     Some((Version(u64::from_le_bytes(*version)), rest))
@@ -182,7 +183,7 @@ pub(super) fn wrapped_key(bytes: &[u8]) -> Result<Option<WrappedKey>> {
     if bytes.is_empty() { Ok(None) } else { WrappedKey::from_bytes(bytes).map(Some) }
 }
 
-/// Decodes a tier; `None` for 0.
+/// Decodes an encryption tier; `None` for 0.
 pub(super) fn tier_of(number: u32) -> Result<Option<Tier>> {
     let Some(place) = number.checked_sub(1) else { return Ok(None) };
     let tier = Tier::ALL.get(place as usize).copied();

@@ -31,7 +31,7 @@ pub(super) fn unlocked(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Di
     unlock(directory.clone(), key.as_ref(), None)
 }
 
-/// Opens a folder that was written with the same key, or without one.
+/// Opens a folder that was written with the test key (`is_encrypted`) or without one.
 pub(super) fn unlocked_local(path: &std::path::Path, is_encrypted: bool) -> Arc<dyn Directory> {
     let key = is_encrypted.then(|| master(KEY));
     unlock(LocalDirectory::open(path).unwrap(), key.as_ref(), None).unwrap()
@@ -268,7 +268,7 @@ fn the_key_of_a_dropped_table_is_in_no_file() {
     assert!(!has(&bench, &keys[1]));
 }
 
-/// Rows written under the key of one table cannot become rows of another one.
+/// Rows that were written under the key of one table cannot become rows of another table.
 #[test]
 fn a_large_append_to_a_table_that_was_replaced_is_refused() {
     let bench = Bench::over(new_directory(true));
@@ -286,12 +286,12 @@ fn a_large_append_to_a_table_that_was_replaced_is_refused() {
     assert!(refused.is_ok_and(|made| made.rows == 15));
 }
 
-/// Path of an encrypted directory in the current formats, for later versions to open.
+/// Returns the path of an encrypted directory in the current formats, which later versions must be able to open.
 fn kept() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory/format-1-encrypted")
 }
 
-/// Writes the directory that the next test opens: run by hand when a format changes, into another folder.
+/// Writes the directory that the next test opens. Run by hand when a format changes, into another folder.
 #[test]
 #[ignore = "writes into testdata"]
 fn write_an_encrypted_directory() {

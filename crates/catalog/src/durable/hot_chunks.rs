@@ -1,6 +1,6 @@
-//! The chunks that queries used, saved across restarts, so that the warm-up reads them first.
+//! The column chunks that queries used, saved across restarts, so that the warm-up reads them first.
 //!
-//! The file [`USED`] is written at a clean stop and after checkpoints. It has the numbers of chunks, most used first, 8
+//! The file [`USED`] is written at a clean stop and after checkpoints. It has the ids of chunks, most used first, 8
 //! bytes each, little-endian. Best effort: without an intact file of this version, small tables are read first.
 
 use super::Durable;
@@ -11,7 +11,7 @@ const USED: &str = "used";
 const FORMAT: u32 = 1;
 
 impl Durable {
-    /// Saves the numbers of used chunks in memory. Keeps the previous file if none was used.
+    /// Saves the ids of used chunks that are in memory. Keeps the previous file if none was used.
     pub(super) fn write_hot_chunks(&self) {
         let mut used = self.reads.cache.used();
         used.truncate(USED_CHUNKS_MAX);
@@ -23,7 +23,7 @@ impl Durable {
         let _ = write_sealed(&*self.directory, USED, FORMAT, &contents);
     }
 
-    /// Returns the numbers of chunks that were used before the start, most used first; empty if unknown.
+    /// Returns the ids of chunks that were used before the last stop, most used first; empty if they are not known.
     pub(super) fn read_hot_chunks(&self) -> Vec<u64> {
         let contents = read_sealed(&*self.directory, USED, FORMAT).unwrap_or_default();
         let (numbers, _) = contents.as_chunks::<8>();

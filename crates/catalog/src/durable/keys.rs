@@ -1,12 +1,12 @@
-//! Keys of tables and tenants in an encrypted directory.
+//! Encryption keys of tables and tenants in an encrypted directory.
 //!
-//! A load that creates or replaces a table draws a key, which all versions of the table share. The wrapped keys of the
-//! table and its tenant are in the record of the load and in each manifest that has the table. Once neither exists any
-//! more, the key is lost, and the parts of the table that segments and backups still have are unreadable.
+//! A load that creates or replaces a table draws a key, which all versions of the table share. The wrapped (encrypted)
+//! keys of the table and its tenant are in the record of the load and in each manifest that has the table. When neither
+//! exists any more, the key is lost, and the parts of the table that segments and backups still have are unreadable.
 //!
-//! Tables from directories of earlier versions have no key: their parts are under the keys of their segments.
+//! Tables from directories of earlier versions have no key: their parts are encrypted under the keys of their segments.
 //!
-//! Invariant: all tables of a tenant that exist at one time are under one key of the tenant.
+//! Invariant: all tables of a tenant that exist at one time have keys that are wrapped under one key of the tenant.
 
 use super::Durable;
 use super::locations::Location;
@@ -18,12 +18,13 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// Keys of the tenants that have tables or are loading one. The table keys hold the strong references.
+/// Keys of the tenants that have tables or are loading one. The references are weak; those of the table keys keep them
+/// alive.
 #[derive(Debug, Default)]
 pub(super) struct TenantKeys(Mutex<BTreeMap<TenantName, Weak<TenantKey>>>);
 
 impl TenantKeys {
-    /// Collects the tenants' keys of these tables.
+    /// Collects the tenants' keys from the keys of their tables.
     pub fn of<'a>(tables: impl Iterator<Item = (&'a TenantName, &'a Arc<TableKey>)>) -> TenantKeys {
         let keys = tables.map(|(tenant, key)| (tenant.clone(), Arc::downgrade(key.tenant())));
         TenantKeys(Mutex::new(keys.collect()))
@@ -59,7 +60,8 @@ impl Catalog {
     }
 }
 
-/// Returns true if a chunk may be part of a table with this key: it is in no segment, or in one under the same key.
+/// Returns whether a column chunk may be part of a table with this encryption key: it is in no segment, or in one under
+/// the same key.
 pub(crate) fn fits_key(chunk: &Chunk, key: Option<&Arc<TableKey>>) -> bool {
     Location::existing(chunk).is_none_or(|location| {
         !location.is_in_segment() || location.key().map(Arc::as_ptr) == key.map(Arc::as_ptr)
@@ -69,7 +71,7 @@ pub(crate) fn fits_key(chunk: &Chunk, key: Option<&Arc<TableKey>>) -> bool {
 /// Wrapped keys of tenants, by id.
 pub(super) type WrappedTenants = BTreeMap<WrappedKeyId, WrappedKey>;
 
-/// Unwraps keys of tables, and caches those of tenants.
+/// Unwraps the encryption keys of tables, and caches those of their tenants.
 pub(super) struct Unwrapping<'a> {
     directory: &'a dyn Directory,
     wrapped: &'a WrappedTenants,

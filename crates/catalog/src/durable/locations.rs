@@ -1,13 +1,14 @@
-//! Locations of the durable copies of chunks.
+//! Locations of the copies of column chunks on disk.
 //!
-//! A chunk gets a number when it is first written and keeps it for ever; its copy may move from the log to a segment,
-//! and from one segment to another.
+//! A chunk gets an id when it is first written and keeps it for ever. Its copy may move from the log to a segment, and
+//! from one segment to another.
 //!
 //! Invariant: the file of a segment exists as long as a chunk in memory has its location in it, or was merged from a
 //! chunk that has. Exceptions are chunks that were compacted since, and a segment that is being written.
 //!
 //! Example: chunks 1 and 2 in segment 3 are merged to chunk 9, which is in no file yet. Segment 3 must stay: after a
-//! crash recovery reads chunks 1 and 2, since merges are not recorded. It may go once a manifest has chunk 9.
+//! crash recovery reads chunks 1 and 2, because the record of the merge does not have the merged rows. Segment 3 may be
+//! removed when a manifest has chunk 9.
 
 use crate::Catalog;
 use farpool_columns::Chunk;
@@ -17,12 +18,12 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Location of the durable copy of a chunk.
+/// Location of the copy of a chunk on disk.
 #[derive(Debug)]
 pub(super) struct Location {
     pub number: u64,
     place: Mutex<Place>,
-    /// Key of the table, if it has one and the copy is in a segment.
+    /// Encryption key of the table, if it has one and the copy is in a segment.
     key: OnceLock<Arc<TableKey>>,
     /// Locations of the chunks that this one was merged from. Recovery needs them until a manifest has the merged
     /// chunk.
@@ -31,23 +32,23 @@ pub(super) struct Location {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// Not written yet.
+    /// There is no copy yet.
     Nowhere,
-    /// Inline in the record of this number.
+    /// Stored in the log record with this sequence number.
     Log(u64),
     Segment(Arc<SegmentFile>),
 }
 
-/// A segment on disk that is open for reading.
+/// A segment on disk that is open for reading, with the number of its live bytes.
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     pub number: u64,
     pub segment: Segment,
     pub collector: Arc<SegmentCollector>,
-    /// Bytes of all parts, and bytes of the parts that are the location of a chunk in memory.
+    /// Bytes of all parts, and bytes of the live parts, which are the location of a chunk in memory.
     bytes_of_parts: u64,
     bytes_live: AtomicU64,
-    /// Live bytes at the latest compaction. The segment is not compacted again until fewer are live.
+    /// Live bytes at the latest compaction. The segment is not compacted again before there are fewer.
     bytes_left: AtomicU64,
 }
 
@@ -58,14 +59,15 @@ fn weight(part: &Part) -> u64 {
 }
 
 impl SegmentFile {
-    /// Creates the entry of a segment that was just written: all its parts are live.
+    /// Creates the entry of a new segment, of which all parts are live.
     pub fn written(number: u64, segment: Segment, collector: &Arc<SegmentCollector>) -> Arc<SegmentFile> {
         let file = SegmentFile::found(number, segment, collector);
         file.bytes_live.store(file.bytes_of_parts, Ordering::Relaxed);
         file
     }
 
-    /// Creates the entry of a segment found on disk: its parts become live as locations in it are restored.
+    /// Creates the entry of a segment that recovery found on disk. Its parts become live when locations in it are
+    /// restored.
     pub fn found(number: u64, segment: Segment, collector: &Arc<SegmentCollector>) -> Arc<SegmentFile> {
         let bytes_of_parts = segment.parts().map(|(_, part)| weight(part)).sum();
         let (collector, bytes_live, bytes_left) =
@@ -78,20 +80,20 @@ impl SegmentFile {
         self.bytes_of_parts
     }
 
-    /// Returns the approximate bytes of parts that are the location of a chunk in memory. Approximate because chunks
-    /// that row groups shared before a restart have several locations after it.
+    /// Returns the approximate bytes of live parts, which are the location of a chunk in memory. Approximate, because a
+    /// chunk that several row groups share has several locations after a restart.
     pub fn bytes_live(&self) -> u64 {
         self.bytes_live.load(Ordering::Relaxed)
     }
 
-    /// Returns true if less than half of the segment is live, and less than at its latest compaction.
+    /// Returns whether less than half of the segment is live, and less than at its latest compaction.
     pub fn is_sparse(&self) -> bool {
         let live = self.bytes_live();
         live < self.bytes_of_parts / 2 && live < self.bytes_left.load(Ordering::Relaxed)
     }
 
-    /// Records that the segment is being compacted, so that it is not chosen again, even if that fails, until more of
-    /// it is dead.
+    /// Records that the segment is being compacted. It is then not chosen again, even if the compaction fails, until
+    /// more of it is dead.
     pub fn is_compacted(&self) {
         self.bytes_left.store(self.bytes_live(), Ordering::Relaxed);
     }
@@ -103,7 +105,7 @@ impl SegmentFile {
         let _ = self.bytes_live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Returns the part of a chunk.
+    /// Returns the part of the chunk with this id.
     ///
     /// # Errors
     /// `Corrupt` if the segment has no such chunk.
@@ -115,11 +117,10 @@ impl SegmentFile {
     }
 }
 
-/// Background job that removes segments no chunk in memory is located in, and compacts sparse ones.
+/// Background job that removes segments in which no chunk in memory is located, and compacts sparse ones.
 #[derive(Debug, Default)]
 pub(super) struct SegmentCollector {
-    /// While the catalog exists, all chunks that are still needed are in memory, so that unreferenced segments may be
-    /// removed.
+    /// While the catalog exists, all chunks that are still needed are in memory. Without it, no segment may be removed.
     catalog: Weak<Catalog>,
     is_wanted: AtomicBool,
 }
@@ -164,22 +165,22 @@ impl Drop for Location {
 }
 
 impl Location {
-    /// Returns the location of a chunk; a chunk without one gets the next number.
+    /// Returns the location of a chunk. A chunk without one gets the next id.
     pub fn of(chunk: &Chunk, next: &AtomicU64) -> Arc<Location> {
         Location::at(chunk.location(), next)
     }
 
-    /// Returns the location of a chunk, if it has one.
+    /// Returns the location of a chunk; `None` if it has none.
     pub fn existing(chunk: &Chunk) -> Option<Arc<Location>> {
         Location::existing_at(chunk.location())
     }
 
-    /// Returns the location in `slot`, if it has one.
+    /// Returns the location in `slot`; `None` if it is empty.
     pub fn existing_at(slot: &OnceLock<farpool_columns::Location>) -> Option<Arc<Location>> {
         slot.get()?.clone().downcast().ok()
     }
 
-    /// Returns the location in `slot`; an empty slot gets a location with the next number.
+    /// Returns the location in `slot`. An empty slot gets a location with the next id.
     pub fn at(slot: &OnceLock<farpool_columns::Location>, next: &AtomicU64) -> Arc<Location> {
         let location = slot.get_or_init(|| {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -225,8 +226,8 @@ impl Location {
         self.merged_from.lock().clear();
     }
 
-    /// Returns the number of the segment with the copy, or 0 if the copy is inline in a record from `floor` on. `None`
-    /// if there is no usable copy.
+    /// Returns the id of the segment with the copy, or 0 if the copy is in a log record from sequence number `floor`
+    /// on. `None` if there is no usable copy.
     pub fn segment(&self, floor: u64) -> Option<u64> {
         match &*self.place.lock() {
             Place::Segment(segment) => Some(segment.number),
@@ -235,7 +236,7 @@ impl Location {
         }
     }
 
-    /// Returns the segment with the copy, if it is in one.
+    /// Returns the segment with the copy; `None` if it is in none.
     pub fn file(&self) -> Option<Arc<SegmentFile>> {
         match &*self.place.lock() {
             Place::Segment(file) => Some(file.clone()),
@@ -243,17 +244,17 @@ impl Location {
         }
     }
 
-    /// Returns the key of the table, if the copy is in a segment under a table's key.
+    /// Returns the encryption key of the table, if the copy is in a segment under that key; `None` otherwise.
     pub fn key(&self) -> Option<&Arc<TableKey>> {
         self.key.get()
     }
 
-    /// Returns true if the copy is in a segment.
+    /// Returns whether the copy is in a segment.
     pub fn is_in_segment(&self) -> bool {
         matches!(*self.place.lock(), Place::Segment(_))
     }
 
-    /// Records that a copy is inline in a record. A copy in a segment takes precedence.
+    /// Records that a copy is stored in a log record. A copy in a segment takes precedence.
     pub fn put_in_log(&self, record: u64) {
         let mut place = self.place.lock();
         match *place {
@@ -266,8 +267,8 @@ impl Location {
         }
     }
 
-    /// Records that the copy is in a segment that was just written, under the table's key if there is one, and no
-    /// longer at its previous location.
+    /// Records that the copy is in a segment that was just written, under the table's encryption key if there is one,
+    /// and no longer at its previous location.
     pub fn put_in_segment(&self, segment: &Arc<SegmentFile>, key: Option<Arc<TableKey>>) {
         // All versions of a table share its key, so that setting it twice is harmless.
         key.into_iter().for_each(|key| drop(self.key.set(key)));

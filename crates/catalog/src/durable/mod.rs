@@ -1,28 +1,28 @@
 //! The data directory of a catalog: every change is a record of the log, and large row groups are stored in segments.
 //!
-//! A *record* describes a change as a delta: which row groups replace which rows of a table. Chunks of small changes
-//! are inline in their record; others are in segments, which are durable before the record is appended. A *checkpoint*
-//! (`checkpoint.rs`) moves the remaining inline chunks to a segment and writes a *manifest*, which describes all tables
-//! and views up to one record, so that earlier records need not be replayed. *Recovery* (`recovery.rs`) reads the
-//! manifest, replays the records behind it, and reads the chunks of the resulting tables.
+//! A *record* describes a change as a delta: which row groups replace which rows of a table. Column chunks of small
+//! changes are stored in their record (*inline*); others are in segments, which are durable before the record is
+//! appended. A *checkpoint* (`checkpoint.rs`) moves the remaining inline chunks to a segment and writes a *manifest*,
+//! which describes all tables and views up to one record, so that earlier records need not be replayed. *Recovery*
+//! (`recovery.rs`) reads the manifest, replays the records after it, and reads the chunks of the resulting tables.
 //!
 //! Sparse segments are *compacted* (`compact.rs`): a checkpoint copies their live chunks to a new segment. If the
-//! manifest and records name several segments for a chunk, the one with the highest number has it.
+//! manifest and records name several segments for a chunk, the one with the highest id has it.
 //!
-//! A record of a merge of small row groups says which rows are in one row group from then on, not what is in it: whoever
-//! applies the record merges its own row groups. Later records begin and end where row groups do, as they are then.
-//! Example: groups A (rows 0-9) and B (rows 10-19) are merged, and a change replaces rows 0-19. Recovery marks A and B as
-//! one row group, and the next record removes both before anything was read.
+//! A record of a merge of small row groups says which rows are in one row group from then on, and not what is in it:
+//! the node that applies the record merges its own row groups. The ranges of later records begin and end at the new row
+//! group boundaries. Example: groups A (rows 0-9) and B (rows 10-19) are merged, and a change replaces rows 0-19.
+//! Recovery marks A and B as one row group, and the next record removes both before anything was read.
 //!
-//! Chunks and segments have ids with an origin ([`farpool_disk::PartId`]), so that nodes that share their records can write segments of
-//! their own. A node by itself may join small row groups further when it starts, without a record: nobody else has to
-//! find the same boundaries, and replay has finer ones.
+//! Chunks and segments have ids with an origin ([`farpool_disk::PartId`]), so that nodes that share their records can
+//! write segments of their own. A single node may merge small row groups further when it starts, without a record,
+//! because no other node has to have the same boundaries, and replay works with finer ones.
 //!
-//! The number of durable records is written about once a second to a mark beside the log, so that a log that lost its
-//! end is distinguished from one with a torn last write (`mark.rs` in the log of `farpool_disk`).
+//! The number of durable records is written about once a second to a mark file, by which a log that lost its end is
+//! distinguished from one with a torn last write (`mark.rs` in the log of `farpool_disk`).
 //!
-//! Invariants: whatever a record refers to was durable before the record was appended; a file is removed only when no
-//! record or manifest that may still be replayed needs it for an existing table.
+//! Invariants: all chunks that a record refers to were durable before the record was appended; a file is removed only
+//! when no record or manifest that may still be replayed needs it for an existing table.
 //!
 //! Example: a checkpoint moves a chunk from record 7 to segment 3 and writes manifest 2. If record 7 were removed
 //! before the manifest is durable, a crash would leave manifest 1, which needs record 7.
@@ -78,42 +78,44 @@ use std::sync::{Arc, Weak};
 pub(super) struct Durable {
     directory: Arc<dyn Directory>,
     log: Box<dyn ChangeLog>,
-    /// Number that the directory was given when it was created.
+    /// Id of the directory, given when it was created or restored.
     node: u64,
     /// Origin of the ids that this directory gives to chunks and segments.
     origin: u16,
-    /// Ids of the next chunk and the next segment. No id is used twice.
+    /// Ids of the next column chunk and the next segment. No id is used twice.
     next_chunk: AtomicU64,
     next_segment: AtomicU64,
     tenant_keys: TenantKeys,
-    /// Number of the oldest record whose inline chunks new records may refer to.
+    /// Sequence number of the oldest log record whose inline chunks new records may refer to. Older records may be
+    /// removed.
     floor: AtomicU64,
     segments: Mutex<BTreeMap<u64, Arc<SegmentFile>>>,
     reads: Arc<Reads>,
     collector: Arc<SegmentCollector>,
-    /// Held during a checkpoint.
+    /// The latest checkpoint. Locked during a checkpoint.
     latest: Mutex<LatestCheckpoint>,
     /// Bytes written to the log when the latest checkpoint began.
     log_bytes: AtomicU64,
     is_checkpoint_wanted: AtomicBool,
-    /// True while a job that writes the log's mark is queued ([`Catalog::write_records`]).
+    /// Whether a job that writes the durability mark of the log is queued ([`Catalog::write_records`]).
     is_mark_wanted: AtomicBool,
-    /// True once background reads must stop.
+    /// Whether the directory was closed, so that background reads must stop.
     is_closed: AtomicBool,
 }
 
 /// The latest checkpoint.
 #[derive(Debug)]
 struct LatestCheckpoint {
-    /// Number of the manifest, and number of the first record behind it.
+    /// Number of the manifest, and sequence number of the first record after it.
     manifest: u64,
     next_record: u64,
-    /// Segments that this manifest names and that were compacted since: they stay until the next manifest is durable.
+    /// Segments that this manifest names and that were compacted since. They are kept until the next manifest is
+    /// durable.
     replaced: Vec<Arc<SegmentFile>>,
 }
 
 impl Durable {
-    /// Returns true if every file of the directory is encrypted.
+    /// Returns whether every file of the directory is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.directory.keys().is_some()
     }
@@ -143,7 +145,8 @@ impl Durable {
         Ok(number)
     }
 
-    /// Makes room for a record, and prepares it again if chunks that it refers to have moved.
+    /// Makes room in the log for a record, and prepares the record again if chunks that it refers to have moved. May
+    /// block.
     pub fn mend(self: &Arc<Self>, record: &mut Prepared) -> Result<()> {
         if record.is_outdated(self.floor()) {
             record.prepare_again(self)?;
@@ -223,7 +226,7 @@ impl Catalog {
         }
     }
 
-    /// Blocks until record `number` is durable and its change visible.
+    /// Blocks until the record with sequence number `number` is durable and its change is visible.
     pub(super) fn commit(&self, number: u64) -> Result<()> {
         match self.durable.get() {
             Some(durable) => durable.log.commit(number),
@@ -238,26 +241,27 @@ impl Catalog {
         }
     }
 
-    /// Returns true if the catalog has a data directory.
+    /// Returns whether the catalog has a data directory.
     pub fn is_durable(&self) -> bool {
         self.durable.get().is_some()
     }
 
-    /// Writes records to the log as they come, until [`Catalog::close`]: for a thread of the host.
+    /// Writes records to the log as they are appended, and blocks until [`Catalog::close`]. For a thread of the node.
     pub fn write_log(&self) {
         let Some(durable) = self.durable.get() else { return };
         while durable.log.write_next() {}
     }
 
-    /// Notes once a second how many records are durable ([`ChangeLog::mark`]), until [`Catalog::close`]: for another thread of the
-    /// host, since a note takes two syncs, and no record waits for a note of those before it.
+    /// Writes the durability mark of the log ([`ChangeLog::mark`]) about once a second, and blocks until
+    /// [`Catalog::close`]. For a separate thread of the node, because writing the mark takes two syncs, for which no
+    /// record should wait.
     pub fn mark_log(&self) {
         let Some(durable) = self.durable.get() else { return };
         durable.log.keep_marked();
     }
 
-    /// Writes the waiting records once, and returns true if there were any and they are durable. For a host without a
-    /// log thread: writing the mark becomes a job of [`Background::write`].
+    /// Writes the buffered records and returns whether there were any and they are durable. For a node without a log
+    /// thread: writing the durability mark becomes a job of [`Background::write`].
     ///
     /// [`Background::write`]: crate::Background::write
     pub fn write_records(&self) -> bool {
@@ -276,7 +280,7 @@ impl Catalog {
         is_written
     }
 
-    /// Returns the number of records that are committed: whose changes readers see.
+    /// Returns the number of committed records, whose changes readers see.
     pub fn records_committed(&self) -> u64 {
         self.state.read().durable_records
     }
@@ -287,8 +291,8 @@ impl Catalog {
         self.durable.get().map_or(0, |of| of.log.next_record().saturating_sub(committed))
     }
 
-    /// Makes all changes durable and closes the data directory, which refuses changes afterwards. Makes a checkpoint,
-    /// so that the next start is faster.
+    /// Makes all changes durable, makes a checkpoint so that the next start is faster, and closes the data directory,
+    /// which refuses changes afterwards. Blocks until then.
     ///
     /// # Errors
     /// Errors of the disk. Acknowledged changes are durable in any case.

@@ -1,7 +1,7 @@
-//! Warm-up: reads values of tables into memory in the background after a start.
+//! Warm-up: background reads of table values into memory after a start.
 //!
-//! Reads a few chunks at a time, with lower precedence than queries. Chunks that queries used before the stop come
-//! first, most used first (`hot_chunks.rs`). The others follow, small tables first, if all of them fit; otherwise
+//! A few chunks are read at a time, with lower priority than queries. Chunks that queries used before the last stop
+//! come first, most used first (`hot_chunks.rs`). The others follow, small tables first, if all of them fit; otherwise
 //! chunks that were never used stay on disk. Warm-up ends when three quarters of the pool are in use. Pinned tables
 //! come before all others, and are read regardless of that limit.
 
@@ -12,24 +12,24 @@ use farpool_model::{Result, TenantName};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-/// Share of the pool, in quarters, that may be in use.
+/// Maximum share of the pool that may be in use, in quarters.
 const QUARTERS: u64 = 3;
 
 /// Number of previously used chunks that are read at once: twice the number of threads that read.
 const CHUNKS_AT_ONCE: usize = 8;
 
-/// Chunks that are still to be read.
+/// The column chunks that are still to be read.
 struct Preloader {
     catalog: Weak<Catalog>,
     /// Batches of chunks that are read at once.
     batches: VecDeque<Vec<Weak<Chunk>>>,
-    /// Number of leading batches that are of pinned tables.
+    /// Number of leading batches of pinned tables.
     pinned: usize,
 }
 
 impl Catalog {
-    /// Starts the warm-up: chunks that were used before the stop, most used first; then the others, small tables first,
-    /// so that as many queries as possible soon find all their chunks in memory.
+    /// Starts the warm-up, and returns at once. Order: chunks that were used before the last stop, most used first;
+    /// then the others, small tables first, so that many queries soon find all their chunks in memory.
     pub fn preload(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         let names = self.state.read().visible.clone();
@@ -64,7 +64,7 @@ fn by_row_group(current: &Current) -> impl Iterator<Item = Vec<Weak<Chunk>>> {
     current.table.row_groups.iter().map(chunks)
 }
 
-/// Returns the chunks of tables that are not in memory, with their tenants, by location number.
+/// Returns the chunks of tables that are not in memory, with their tenants, by chunk id.
 fn by_number<'a>(tables: &[(&'a TenantName, &'a Current)]) -> HashMap<u64, (&'a TenantName, &'a Arc<Chunk>)> {
     let mut chunks = HashMap::new();
     for (tenant, current) in tables {
@@ -76,7 +76,7 @@ fn by_number<'a>(tables: &[(&'a TenantName, &'a Current)]) -> HashMap<u64, (&'a 
 }
 
 impl Preloader {
-    /// Starts reading the next batch that is not in memory.
+    /// Starts reading the next batch of chunks that is not in memory.
     fn go_on(mut self) {
         loop {
             let Some(catalog) = self.catalog.upgrade() else { return };

@@ -1,4 +1,4 @@
-//! Preparation of the record of a change, before it is appended.
+//! Preparation of the log record of a change, before it is appended.
 
 use super::chunk_writer::{ChunkWriter, INLINE_BYTES};
 use super::locations::Location;
@@ -14,28 +14,28 @@ use prost::Message;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes of the version at the front of a record.
+/// Bytes of the version at the beginning of a record.
 pub(super) const VERSION_BYTES: usize = 8;
 
-/// A record that is ready to be appended.
+/// A log record that can be appended.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// The change; `None` for a record that another node has prepared.
     change: Option<Change>,
-    /// Key of the table, if it has one.
+    /// Encryption key of the table in segments, if it has one.
     key: Option<Arc<TableKey>>,
     bytes: Vec<u8>,
     frees_space: bool,
-    /// Locations of the chunks that are inline in the record.
+    /// Locations of the inline chunks of the record.
     locations: Vec<Arc<Location>>,
-    /// The directory's floor during preparation. If it has risen since, a referenced record may be removed, and the
-    /// record must be prepared again.
+    /// Value of the directory's floor during preparation: records before the floor may be removed, so that their inline
+    /// chunks must not be referred to. If the floor has risen since, the record must be prepared again.
     floor: u64,
 }
 
 impl Durable {
-    /// Prepares the record of a change of a table with this key. New chunks that are not on disk yet become inline chunks of the record or, if
-    /// they are large together, are written to segments.
+    /// Prepares the record of a change of a table with this encryption key. New column chunks that are not on disk yet
+    /// are stored in the record or, if they are large together, written to segments. Blocks on the disk then.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -54,7 +54,7 @@ impl Durable {
 }
 
 impl Prepared {
-    /// Returns a record that another node has prepared, with the locations of the chunks that are inline in it.
+    /// Returns a record that another node has prepared, with the locations of its inline chunks.
     pub(super) fn received(bytes: Vec<u8>, frees_space: bool, locations: Vec<Arc<Location>>) -> Prepared {
         Prepared { change: None, key: None, bytes, frees_space, locations, floor: 0 }
     }
@@ -155,8 +155,8 @@ impl Prepared {
     }
 }
 
-/// Ensures that the chunks of `groups`, of a table with this key, have durable copies once `record` is durable. Returns
-/// the locations of those that are inline in it.
+/// Makes the chunks of `groups`, of a table with this encryption key, durable: those that are not on disk yet are
+/// stored in `record` or written to segments. Returns the locations of the chunks stored in `record`.
 fn keep(
     (durable, floor): (&Arc<Durable>, u64),
     groups: &[&Arc<RowGroup>],
@@ -221,23 +221,23 @@ pub(super) fn fields(schema: &Schema) -> Vec<Bytes> {
     schema.fields().iter().map(field).collect()
 }
 
-/// Returns the number that stands for the tier of in-memory encryption; 0 for none.
+/// Returns the code of an encryption tier in records; 0 for none.
 pub(super) fn tier_number(tier: Option<Tier>) -> u32 {
     let place = tier.and_then(|tier| Tier::ALL.iter().position(|one| *one == tier));
     place.map_or(0, |place| u32_checked(place + 1))
 }
 
-/// Returns the wrapped key of a table, which is stored; empty without a key.
+/// Returns the wrapped encryption key of a table, in encoded form; empty without a key.
 pub(super) fn key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
     key.map(|key| Bytes::copy_from_slice(&key.wrapped().to_bytes())).unwrap_or_default()
 }
 
-/// Returns the wrapped key of the table's tenant, which is stored; empty without a key.
+/// Returns the wrapped encryption key of the table's tenant, in encoded form; empty without a key.
 pub(super) fn tenant_key_bytes(key: Option<&Arc<TableKey>>) -> Bytes {
     key.map(|key| Bytes::copy_from_slice(&key.tenant().wrapped().to_bytes())).unwrap_or_default()
 }
 
-/// Returns for each column its number of distinct values plus one, or 0 if unknown.
+/// Returns for each column the number of distinct values plus one, or 0 if it is not known.
 pub(super) fn distinct_numbers(distinct: &[Option<u64>]) -> Vec<u64> {
     distinct.iter().map(|count| count.map_or(0, |count| count.saturating_add(1))).collect()
 }

@@ -1,7 +1,7 @@
-//! Profiles that recovery leaves in segments. They are read on demand or in the background, because the profiles of
-//! thousands of tables take longer to read than the rest of a start.
+//! Profiles (statistics of tables) that recovery leaves on disk, in segments. They are read on demand or in the
+//! background, because reading the profiles of thousands of tables takes longer than the rest of a start.
 //!
-//! If all profiles are small, the start reads them itself, so that the first statement is planned with them.
+//! If all profiles are small, recovery reads them itself, so that already the first statement is planned with them.
 
 use super::locations::{Location, SegmentFile};
 use super::proto;
@@ -15,27 +15,27 @@ use prost::Message;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Total bytes of profiles up to which the start reads them itself: about 10 milliseconds.
+/// Maximum bytes of all profiles together that recovery reads itself, which takes about 10 milliseconds.
 const READ_AT_START_BYTES: u64 = 1 << 20;
 
-/// Number of profiles read in one background job: about 5 milliseconds, after which other reads get a turn.
+/// Number of profiles per background job, which takes about 5 milliseconds; other reads then get a turn.
 const READ_AT_ONCE: usize = 16;
 
-/// A profile of a table in a segment.
+/// A profile of a table that is in a segment.
 #[derive(Debug)]
 pub(crate) struct StoredProfile {
     location: OnceLock<farpool_columns::Location>,
 }
 
 impl StoredProfile {
-    /// Refers to the profile in part `number` of a segment, of a table with this key.
+    /// Creates a reference to the profile with id `number` in a segment, of a table with this encryption key.
     pub(super) fn found(number: u64, file: &Arc<SegmentFile>, key: Option<&Arc<TableKey>>) -> StoredProfile {
         let location = OnceLock::new();
         Location::found(&location, number, Some((file.clone(), key.cloned())), 0);
         StoredProfile { location }
     }
 
-    /// Returns its location.
+    /// Returns the location of the profile.
     pub fn location(&self) -> &OnceLock<farpool_columns::Location> {
         &self.location
     }
@@ -43,7 +43,7 @@ impl StoredProfile {
     /// Reads the states of the profile. Blocks on the disk.
     ///
     /// # Errors
-    /// `Corrupt` if they are damaged; errors of the disk.
+    /// `Corrupt` if they are corrupted; errors of the disk.
     pub fn states(&self) -> Result<Vec<Bytes>> {
         let location = Location::existing_at(&self.location).ok_or_else(nowhere)?;
         let file = location.file().ok_or_else(nowhere)?;
@@ -60,7 +60,8 @@ impl StoredProfile {
         head.map_err(|_| damaged())?.lengths.into_iter().map(state).collect()
     }
 
-    /// Returns the number of its segment, its own number, and its length in bytes.
+    /// Returns the id of the profile's segment, the id of the profile, and its length in bytes; `None` if it is in no
+    /// segment.
     fn place(&self) -> Option<(u64, u64, u64)> {
         let location = Location::existing_at(&self.location)?;
         let file = location.file()?;
@@ -79,7 +80,8 @@ struct ReadingAhead {
 }
 
 impl Catalog {
-    /// Reads the profiles of all tables in on-disk order; in the background if they are large together.
+    /// Reads the profiles of all tables, ordered by their position on disk; in the background if they are large
+    /// together.
     pub(super) fn read_profiles(self: &Arc<Self>) {
         let state = self.state.read();
         let tables = state.visible.tables.values().flat_map(|tables| tables.values());

@@ -4,13 +4,13 @@
 //! for ever, and a protocol negotiates its version with each client.
 //!
 //! Invariant: a field keeps its number and meaning for ever; new fields are optional; readers skip unknown fields.
-//! Repeated messages are declared as bytes and decoded one by one: decoded as messages, empty ones would take fifty
-//! times as much memory as on disk, which lets a small damaged file exhaust memory.
+//! Repeated messages are declared as bytes and decoded one by one. Otherwise empty messages would take fifty times as
+//! much memory as on disk, so that a small corrupted file could exhaust memory.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// A record of the log, without the version in front of it.
+/// A record of the log, without the version that precedes it.
 #[derive(Clone, PartialEq, Message)]
 pub struct Record {
     #[prost(string, tag = "1")]
@@ -18,21 +18,21 @@ pub struct Record {
     /// Name of the table or view, encoded by `TableName::encoded`, or name of the schema.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Ids of the loads that made the change, 16 bytes each.
+    /// Ids of the loads whose rows the change has, 16 bytes each.
     #[prost(bytes = "bytes", tag = "3")]
     pub loads: Bytes,
-    /// Inline chunks: [`Image`]s.
+    /// Column chunks that are stored in the record itself (inline chunks), as [`Image`]s.
     #[prost(bytes = "bytes", repeated, tag = "4")]
     pub images: Vec<Bytes>,
-    /// Size of the table after the loads.
+    /// Number of rows of the table after the change.
     #[prost(uint64, tag = "5")]
     pub rows: u64,
     #[prost(uint64, tag = "6")]
     pub bytes_plain: u64,
     #[prost(uint64, tag = "7")]
     pub bytes_encoded: u64,
-    /// For each column of a table that the change creates or whose rows it changes, the number of distinct values plus
-    /// one, or 0 if unknown.
+    /// Numbers of distinct values plus one (0 if not known), for each column of a table that the change creates or
+    /// whose rows it changes.
     #[prost(uint64, repeated, tag = "8")]
     pub distinct: Vec<u64>,
     #[prost(oneof = "Kind", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18")]
@@ -76,10 +76,10 @@ pub struct Put {
     /// [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub groups: Vec<Bytes>,
-    /// Tier of in-memory encryption: its index in [`farpool_model::Tier::ALL`] plus one, or 0 for none.
+    /// Encryption tier of the values in memory: its index in [`farpool_model::Tier::ALL`] plus one, or 0 for none.
     #[prost(uint32, tag = "3")]
     pub tier: u32,
-    /// True if its values stay in memory.
+    /// Whether the table is pinned: its values are never evicted from memory.
     #[prost(bool, tag = "4")]
     pub is_pinned: bool,
     /// In an encrypted directory, the table's key wrapped by its tenant's, and the tenant's key wrapped by the
@@ -114,7 +114,7 @@ pub struct Splice {
     pub groups: Vec<Bytes>,
 }
 
-/// Makes one row group of those with these rows.
+/// Merges the row groups of a range of rows into one.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Merged {
     #[prost(uint64, tag = "1")]
@@ -151,13 +151,14 @@ pub struct Field {
 pub struct Group {
     #[prost(uint32, tag = "1")]
     pub rows: u32,
-    /// Chunks as runs of three numbers: the segment, or 0 for the log; the number of the first chunk; and the length of
-    /// the run. Example: `[3, 100, 2, 0, 7, 1]` is chunks 100 and 101 in segment 3, then chunk 7 in the log.
+    /// Column chunks as runs of three numbers: the id of the segment (0 for an inline chunk of a log record), the id of
+    /// the first chunk, and the number of chunks. Example: `[3, 100, 2, 0, 7, 1]` is chunks 100 and 101 in segment 3,
+    /// and then chunk 7 in the log.
     #[prost(uint64, repeated, tag = "2")]
     pub runs: Vec<u64>,
 }
 
-/// A chunk that is inline in a record.
+/// A column chunk that is stored in a record of the log (an inline chunk).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Image {
     #[prost(uint64, tag = "1")]
@@ -168,13 +169,13 @@ pub struct Image {
     pub data: Bytes,
 }
 
-/// State after all records of the log up to one of them.
+/// State of the catalog after all records of the log before one of them.
 #[derive(Clone, PartialEq, Message)]
 pub struct Manifest {
-    /// Number that the directory was given when it was created or restored.
+    /// Id of the data directory, given when it was created or restored.
     #[prost(fixed64, tag = "1")]
     pub node: u64,
-    /// Number of the first record that the manifest does not include.
+    /// Sequence number of the first record that the manifest does not include.
     #[prost(uint64, tag = "2")]
     pub next_record: u64,
     #[prost(uint64, tag = "3")]
@@ -195,7 +196,7 @@ pub struct Manifest {
     /// Versions of forgotten loads: [`Forgotten`]s.
     #[prost(bytes = "bytes", repeated, tag = "9")]
     pub forgotten: Vec<Bytes>,
-    /// [`Group`]s of tables with records behind the manifest: locations of chunks that these records may refer to.
+    /// [`Group`]s of tables with records after the manifest: locations of chunks that these records may refer to.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub others: Vec<Bytes>,
     /// Tenants' keys that wrap [`Table::key`]s, encoded like [`Put::tenant_key`].
@@ -221,7 +222,8 @@ pub struct Table {
     pub fields: Vec<Bytes>,
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub groups: Vec<Bytes>,
-    /// Segment and number of the profile, and number of leading rows that it covers; empty without a profile.
+    /// Ids of the segment and of the profile in it, and the number of leading rows that the profile covers; empty
+    /// without a profile.
     #[prost(uint64, repeated, tag = "6")]
     pub profile: Vec<u64>,
     /// Encoded like [`Record::distinct`].
@@ -237,10 +239,10 @@ pub struct Table {
     pub key: Bytes,
 }
 
-/// Head of the part with a profile.
+/// Metadata of the part of a segment that has the profile of a table.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Profile {
-    /// Lengths of its states, which are consecutive in its data.
+    /// Lengths of the profile's states, which are one after the other in the data of the part.
     #[prost(uint64, repeated, tag = "1")]
     pub lengths: Vec<u64>,
 }
@@ -263,7 +265,7 @@ pub struct Schema {
     pub name: String,
 }
 
-/// A load with an id, and the version that it made.
+/// A load with an id, and the version that it created.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Load {
     #[prost(string, tag = "1")]

@@ -1,4 +1,5 @@
-//! Reads values of handles from segments on background threads, so that no thread that needs values blocks.
+//! Background reads of evicted column chunks from segments. A *handle* is a chunk whose values may be on disk only. The
+//! reads run on background threads, so that no thread that needs values blocks.
 
 use super::cache::Cache;
 use super::locations::Location;
@@ -12,11 +13,11 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
 use std::sync::{Arc, Weak};
 
-/// Number of retries of a read that finds no free memory. Each occupies a background thread briefly, so that a read
-/// gives up after about a second of thread time.
+/// Maximum number of retries of a read that finds no free memory. Each takes a background thread briefly, so that a
+/// read gives up after about a second of thread time.
 const WAITS: u32 = 300;
 
-/// Reader of the values of handles.
+/// Reads the values of handles.
 #[derive(Debug)]
 pub(super) struct Reads {
     this: Weak<Reads>,
@@ -27,7 +28,7 @@ pub(super) struct Reads {
     awaited: ValueRequests,
 }
 
-/// Number of retries made after finding no free memory.
+/// Counts the retries of a read that found no free memory.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     waits: u32,
@@ -38,7 +39,7 @@ impl RetryBudget {
         RetryBudget { waits: 0 }
     }
 
-    /// Returns true if another retry is allowed.
+    /// Returns whether another retry is allowed.
     pub fn is_left(&self) -> bool {
         self.waits < WAITS
     }
@@ -79,13 +80,13 @@ impl Reads {
         })
     }
 
-    /// Returns the cache, which frees memory of the pool on demand.
+    /// Returns the cache, through which the pool evicts values when it needs memory.
     pub fn reclaim(&self) -> Weak<dyn Reclaim> {
         let cache: Weak<Cache> = Arc::downgrade(&self.cache);
         cache
     }
 
-    /// Returns the limit of the pool in bytes.
+    /// Returns the maximum bytes of the pool.
     pub fn pool_bytes(&self) -> u64 {
         self.pool.usage().bytes_limit
     }
@@ -95,7 +96,7 @@ impl Reads {
         Arc::new(OfTenant { reads: self.clone(), tenant: tenant.clone() })
     }
 
-    /// Reads the values of a handle for all readers that wait for them.
+    /// Reads the values of a handle, and passes them to all readers that wait for them.
     fn read(&self, mut wanted: ReadRequest) {
         let handle = &wanted.handle;
         if !self.awaited.is_wanted(handle) {

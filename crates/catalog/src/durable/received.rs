@@ -1,10 +1,10 @@
-//! Records that another node has prepared: they are applied as changes of this catalog, and appended to its log.
+//! Replication: records that another node has prepared are applied as changes of this catalog, and appended to its log.
 //!
-//! Whoever brings a record has brought the segments that it names before: they lie in this directory, under the ids that
-//! the other node gave them.
+//! The caller must have copied the segments that a record names into this directory before, under the ids that the
+//! other node gave them.
 //!
-//! Invariant: after the same records two catalogs have the same names, versions, rows, row groups and outcomes of loads.
-//! A catalog that receives records makes no changes by itself, and merges nothing by itself.
+//! Invariant: after the same records two catalogs have the same names, versions, rows, row groups and outcomes of
+//! loads. A catalog that receives records makes no changes and no merges of its own.
 
 use super::decode::{self, GroupRecord, Parts, tier_of, wrapped_key};
 use super::keys::Unwrapping;
@@ -22,19 +22,19 @@ use farpool_model::{Error, Result, TableName, TenantName};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The parts of a record that this catalog receives.
+/// The row groups and tables of a received record.
 struct ReceivedParts<'a> {
     catalog: &'a Arc<Catalog>,
     durable: &'a Arc<Durable>,
     tenant: TenantName,
     name: TableName,
-    /// Chunks that the table has before the change, by number, as far as new row groups may share them.
+    /// Chunks that the table has before the change, by id, if new row groups may share them.
     chunks: HashMap<u64, Arc<Chunk>>,
-    /// The record's inline chunks, and the segments that it names.
+    /// The chunks that are stored in the record, and the segments that it names.
     sources: Sources,
-    /// The table as row groups are read for it.
+    /// Description of the table, for which row groups are read.
     table: ReplayedTable,
-    /// Locations of the chunks that are inline in the record.
+    /// Locations of the chunks that are stored in the record.
     inline: Vec<Arc<Location>>,
     first_row: u64,
 }
@@ -43,7 +43,7 @@ impl Catalog {
     /// Applies a record that another node has prepared.
     ///
     /// # Errors
-    /// `Corrupt` if it does not fit this catalog; `Invalid` without a data directory; `OverLimit` when memory is short;
+    /// `Corrupt` if it does not fit this catalog; `Invalid` without a data directory; `OverLimit` if memory is short;
     /// errors of the disk.
     pub fn apply_record(self: &Arc<Self>, record: &[u8]) -> Result<Commit<()>> {
         let durable = self.durable.get().ok_or_else(|| {
@@ -73,8 +73,9 @@ impl Catalog {
         Ok(made.map(|_| ()))
     }
 
-    /// Forgets all changes that are not committed, since their records will never be: the newest names are again those
-    /// that readers see. Whoever waits for one of the changes gets `error`. The log must have forgotten the records.
+    /// Removes all changes that are not committed, because their records never will be: the newest names become equal
+    /// to those that readers see. Callers that wait for one of the changes get `error`. The log must have removed the
+    /// records before.
     pub fn cut_off(&self, error: &Error) {
         let (wakes, gone) = self.state.write().cut_off();
         drop(gone);
@@ -102,7 +103,7 @@ impl<'a> ReceivedParts<'a> {
         })
     }
 
-    /// Opens the segment `number`, unless it is open.
+    /// Opens the segment with the id `number`, unless it is open.
     fn open(&mut self, number: u64) -> Result<()> {
         if self.sources.files.contains_key(&number) {
             return Ok(());

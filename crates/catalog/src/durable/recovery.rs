@@ -28,10 +28,10 @@ use std::sync::{Arc, OnceLock};
 /// Result of reading row groups.
 type Outcome = Result<Vec<RecoveredGroup>>;
 
-/// Report on an opened data directory.
+/// Report about an opened data directory.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Number that the directory was given when it was created or restored. Never 0.
+    /// Id of the data directory, given when it was created or restored. Never 0.
     pub node: u64,
     /// Number of tables.
     pub tables: usize,
@@ -41,27 +41,28 @@ pub struct Recovery {
     pub bytes_stored: u64,
     /// Number of log records that were replayed.
     pub records: u64,
-    /// Unacknowledged end of the log that a loss of power tore, if any.
+    /// Torn last write of the log, which was not acknowledged and was dropped; `None` if there was none.
     pub dropped: Option<TornEnd>,
-    /// Damaged data, one error each: table, rows, column, and position on disk.
+    /// Corrupted data, one error each: table, rows, column, and position on disk.
     pub damaged: Vec<Error>,
-    /// Latest loads of each tenant that had an id.
+    /// Outcomes of the latest loads of each tenant that had an id.
     pub loads: BTreeMap<TenantName, Loads>,
 }
 
 impl Catalog {
-    /// Opens a data directory: its tables and views become those of this catalog, which must be empty, and later
-    /// changes are recorded in it. An empty directory becomes a new data directory with the number `new_node`.
+    /// Opens a data directory. Its tables and views become those of this catalog, which must be empty, and later
+    /// changes are recorded in it. An empty directory becomes a new data directory with the id `new_node`. Blocks on
+    /// the disk.
     ///
     /// # Errors
-    /// `Corrupt`, with the file's name, if acknowledged changes are damaged or missing, except data of tables;
-    /// `Invalid` if the directory has foreign files or files of another version; `OverLimit`, with sizes, if the tables
-    /// do not fit the pool; errors of the disk.
+    /// `Corrupt`, with the file's name, if acknowledged changes are corrupted or missing (corrupted data of tables are
+    /// reported in [`Recovery::damaged`] instead); `Invalid` if the directory has foreign files or files of another
+    /// version; `OverLimit`, with sizes, if the tables do not fit the pool; errors of the disk.
     pub fn open(self: &Arc<Self>, directory: Arc<dyn Directory>, new_node: u64) -> Result<Recovery> {
         self.open_of(directory, new_node, 0)
     }
 
-    /// Opens a data directory as [`Catalog::open`] does. If it is a new one, its chunks and segments get ids of this
+    /// Opens a data directory as [`Catalog::open`] does. In a new directory, chunks and segments get ids with this
     /// origin ([`PartId`]).
     ///
     /// # Errors
@@ -307,7 +308,7 @@ fn list(directory: &dyn Directory) -> Result<Vec<String>> {
     })
 }
 
-/// Initializes an empty data directory. The log is created before the manifest, since a manifest without a log is an
+/// Initializes an empty data directory. The log is created before the manifest, because a manifest without a log is an
 /// error.
 fn begin(
     directory: &Arc<dyn Directory>,
@@ -350,8 +351,9 @@ fn newest_manifest(directory: &dyn Directory, names: &[String]) -> Result<Option
     }
 }
 
-/// Writes the manifest `number` again if it has an earlier format, so that programs of that format refuse the directory
-/// before they find records that they do not know. Returns the number of the manifest of the newest format.
+/// Writes the manifest `number` again if it has an earlier format, so that programs that know only that format refuse
+/// the directory before they find records that they cannot read. Returns the number of the manifest in the newest
+/// format.
 fn renewed(directory: &dyn Directory, number: u64) -> Result<u64> {
     let (format, contents) = read_sealed_formats(directory, &manifest_name(number), FORMATS)?;
     if format == FORMAT {

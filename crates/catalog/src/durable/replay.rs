@@ -1,8 +1,8 @@
-//! Replay of a manifest and the records behind it, without the data of the tables.
+//! Replay of a manifest and of the log records after it, without the data of the tables.
 //!
-//! Example: the manifest has table `t` with groups A and B of 10 rows. A record replaces rows 10-19 with D, and a later
-//! one appends E at row 20. The result is A, D, E. A record that names row 15 as the first one does not begin a row
-//! group, and is an error rather than a guess.
+//! Example: the manifest has table `t` with row groups A and B of 10 rows. A record replaces rows 10-19 with D, and a
+//! later one appends E at row 20. The result is A, D, E. A record that names row 15 as the first row is an error,
+//! because no row group begins there.
 
 use super::decode::{
     self, GroupRecord, Parts, decoded, ids, names, schema_of, tier_of, undecodable, wrapped_key,
@@ -24,7 +24,7 @@ use prost::Message;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The form of changes during a replay: chunks are numbers.
+/// The representation of changes during a replay, in which chunks are ids.
 #[derive(Clone, Debug)]
 pub(super) struct ByNumber;
 
@@ -33,12 +33,12 @@ impl Form for ByNumber {
     type Table = ReplayedTable;
 }
 
-/// Row groups with at most `SMALL_ROWS` rows are joined with their neighbours to at most `JOINED_ROWS` rows, in a log
-/// without merges.
+/// In a log from before merges were recorded, row groups with at most `SMALL_ROWS` rows are merged with their
+/// neighbours to at most `JOINED_ROWS` rows.
 const SMALL_ROWS: u32 = 1 << 10;
 const JOINED_ROWS: u32 = 32 << 10;
 
-/// State of a catalog, without the data of its tables.
+/// State of a catalog without the data of its tables.
 #[derive(Debug, Default)]
 pub(super) struct ReplayedState {
     pub names: Names<ReplayedTable>,
@@ -46,18 +46,19 @@ pub(super) struct ReplayedState {
     pub versions_made: u64,
     pub next_chunk: u64,
     pub next_segment: u64,
-    /// Inline chunks, each with the number of its record.
+    /// Chunks that are stored in log records, each with the sequence number of the record, by chunk id.
     pub images: HashMap<u64, (u64, proto::Image)>,
-    /// Segments of all other chunks. For a chunk that was compacted, a record may still name the old segment: one of this
-    /// directory's own wins, and of these the one with the highest number.
+    /// Ids of the segments of all other chunks, by chunk id. For a chunk that was compacted, a record may still name
+    /// the old segment: a segment of this directory's own origin takes precedence, and of several the one with the
+    /// highest id.
     pub places: HashMap<u64, u64>,
-    /// Wrapped keys of tenants, which wrap the keys of tables.
+    /// Wrapped encryption keys of tenants, which wrap the keys of tables.
     pub tenant_keys: WrappedTenants,
     pub node: u64,
-    /// Origin of the ids that this directory gives.
+    /// Origin of the ids that this directory gives to chunks and segments.
     pub origin: u16,
     pub next_record: u64,
-    /// Number of the record that is applied, and number of the columns of its table.
+    /// Sequence number of the record that is being applied, and number of columns of its table.
     record: u64,
     columns: usize,
 }
@@ -70,14 +71,14 @@ pub(super) struct ReplayedTable {
     /// Number of rows.
     rows: u64,
     pub profile: Option<ReplayedProfile>,
-    /// Tier of in-memory encryption, if any.
+    /// Encryption tier of the values in memory; `None` if they are not encrypted.
     pub tier: Option<Tier>,
-    /// Cipher of that tier; created before the table's row groups are read.
+    /// Cipher of that tier, created before the table's row groups are read.
     pub cipher: Option<Arc<MemoryCipher>>,
-    /// Number of distinct values of each column, where known. Has one entry for each column, or is empty.
+    /// Number of distinct values of each column, if known. Has one entry per column, or is empty.
     pub distinct: Vec<Option<u64>>,
     pub is_pinned: bool,
-    /// Wrapped key of the table, if it has one, and the unwrapped key once available.
+    /// Wrapped encryption key of the table, if it has one, and the unwrapped key when it is available.
     pub wrapped_key: Option<WrappedKey>,
     pub key: Option<Arc<TableKey>>,
 }
@@ -91,7 +92,7 @@ pub(super) struct ReplayedProfile {
 }
 
 impl ReplayedTable {
-    /// Returns a table without a version.
+    /// Returns a table that has no version yet.
     fn new(
         schema: SchemaRef,
         groups: Vec<ReplayedGroup>,
@@ -146,7 +147,8 @@ impl ReplayedTable {
         Some(())
     }
 
-    /// Marks the row groups of a range of rows as one.
+    /// Marks the row groups of a range of rows as one row group. Returns `None` if the range does not begin and end at
+    /// row group boundaries.
     fn merge(&mut self, first_row: u64, rows: u64) -> Option<()> {
         if rows > limits::ROW_GROUP_ROWS as u64 {
             return None;
@@ -192,9 +194,9 @@ fn rows_of(groups: &[ReplayedGroup]) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct ReplayedGroup {
     pub rows: u32,
-    /// Numbers of the chunks; `None` for a chunk of NULLs that is not stored.
+    /// Ids of the chunks; `None` for a chunk of NULLs that is not stored.
     pub chunks: Vec<Option<u64>>,
-    /// True if it is merged with the row group in front of it.
+    /// Whether the row group is merged with the row group before it.
     pub is_continued: bool,
 }
 
@@ -345,8 +347,8 @@ impl ReplayedState {
         tables.and_then(|tables| tables.remove(name)).ok_or_else(|| not_there(name))
     }
 
-    /// Joins small neighbours among the row groups: a log from before merges were recorded has one row group for each
-    /// of many small appends.
+    /// Merges small adjacent row groups, because a log from before merges were recorded has one row group for each of
+    /// many small appends.
     pub fn join_small(&mut self) {
         for table in self.names.tables.values_mut().flat_map(BTreeMap::values_mut) {
             let profiled = table.groups_profiled();
@@ -362,28 +364,28 @@ impl ReplayedState {
         }
     }
 
-    /// Notes that a chunk has this id, so that it is not given again.
+    /// Records that a chunk has this id, so that the id is not given again.
     fn note_chunk(&mut self, number: u64) {
         if PartId(number).origin() == self.origin {
             self.next_chunk = self.next_chunk.max(number.saturating_add(1));
         }
     }
 
-    /// Notes that a segment has this id, so that it is not given again.
+    /// Records that a segment has this id, so that the id is not given again.
     pub fn note_segment(&mut self, segment: u64) {
         if PartId(segment).origin() == self.origin {
             self.next_segment = self.next_segment.max(segment.saturating_add(1));
         }
     }
 
-    /// Returns the keys of the tables that have one, with their tenants.
+    /// Returns the encryption keys of the tables that have one, with their tenants.
     pub fn table_keys(&self) -> impl Iterator<Item = (&TenantName, &Arc<TableKey>)> {
         self.names.tables.iter().flat_map(|(tenant, tables)| {
             tables.values().filter_map(move |table| Some((tenant, table.key.as_ref()?)))
         })
     }
 
-    /// Decodes row groups of a table of `columns` columns, and notes the locations of their chunks.
+    /// Decodes row groups of a table of `columns` columns, and records the locations of their chunks.
     fn groups(&mut self, groups: &[Bytes], columns: usize) -> Result<Vec<ReplayedGroup>> {
         self.columns = columns;
         groups.iter().map(|group| self.group(GroupRecord::decode(group)?)).collect()

@@ -1,4 +1,4 @@
-//! Sources of chunks during recovery: segments and records of the log.
+//! Sources of column chunks during recovery: segments, and records of the log.
 
 use super::keys::Unwrapping;
 use super::locations::{Location, SegmentCollector, SegmentFile};
@@ -16,16 +16,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Alignment in the pool of the buffers of a chunk.
+/// Alignment in bytes of the buffers of a column chunk in the pool.
 const ALIGNMENT: usize = 64;
 
-/// State of the catalog, and the open segments with its chunks.
+/// The replayed state of the catalog, with the open segments that have its chunks.
 pub(super) struct Sources {
     pub replay: ReplayedState,
     pub files: BTreeMap<u64, Arc<SegmentFile>>,
 }
 
-/// A row group to be read, or adjacent small ones that are joined to one.
+/// A row group that must be read, or adjacent small ones that are merged into one.
 pub(super) struct RecoveryRead<'a> {
     pub tenant: &'a TenantName,
     pub name: &'a TableName,
@@ -34,7 +34,7 @@ pub(super) struct RecoveryRead<'a> {
     pub first_row: u64,
 }
 
-/// A row group that was read, with the errors of damaged chunks.
+/// A row group that was read, with one error per corrupted chunk.
 pub(super) type RecoveredGroup = (RowGroup, Vec<Error>);
 
 impl Sources {
@@ -78,7 +78,7 @@ impl Sources {
         Ok(Sources { replay, files })
     }
 
-    /// Returns all row groups, ordered by table and row.
+    /// Returns the reads for all row groups, ordered by table and row.
     pub fn wanted(&self) -> Vec<RecoveryRead<'_>> {
         let mut wanted = Vec::new();
         for (tenant, tables) in &self.replay.names.tables {
@@ -107,7 +107,7 @@ impl Sources {
         Some(StoredProfile::found(number, file, table.key.as_ref()))
     }
 
-    /// Returns the source of a chunk of a table.
+    /// Returns the source of the column chunk with this id.
     pub fn find<'a>(&'a self, table: &'a ReplayedTable, number: u64) -> Result<ChunkSource<'a>> {
         if let Some(segment) = self.replay.places.get(&number) {
             let file = self.files.get(segment);
@@ -121,7 +121,7 @@ impl Sources {
         }
     }
 
-    /// Returns the bytes of the chunks of all tables on disk.
+    /// Returns the bytes on disk of the chunks of all tables.
     pub fn bytes_stored(&self) -> Result<u64> {
         let mut bytes = 0;
         for table in self.replay.names.tables.values().flat_map(BTreeMap::values) {
@@ -134,8 +134,8 @@ impl Sources {
         Ok(bytes)
     }
 
-    /// Returns the bytes that reading a row group takes in the pool: none for a large one, whose values are read
-    /// lazily.
+    /// Returns the bytes of the pool that reading a row group takes; 0 for a large one, whose values are read on
+    /// demand.
     pub fn data_bytes(&self, table: &ReplayedTable, group: &ReplayedGroup) -> u64 {
         if is_large(group.rows as usize, 0) {
             return 0;
@@ -145,7 +145,7 @@ impl Sources {
         sources.map(|source| u64_from(source.bytes())).sum()
     }
 
-    /// Reads row groups into the pool. Joins them unless one is damaged.
+    /// Reads row groups into the pool, and merges them unless one is corrupted.
     pub fn read(
         &self,
         catalog: &Catalog,
@@ -169,10 +169,10 @@ impl Sources {
         Ok(read)
     }
 
-    /// Reads row groups into memory outside the pool, and joins them in it.
+    /// Reads row groups into memory outside the pool, and merges them into one in the pool.
     ///
     /// # Errors
-    /// Fails if any of them is damaged; `OverLimit` if memory is short.
+    /// Fails if any of them is corrupted; `OverLimit` if memory is short.
     pub fn read_joined(
         &self,
         catalog: &Catalog,
@@ -204,7 +204,7 @@ impl Sources {
         Ok(joined)
     }
 
-    /// Reads a row group into the pool; for a large one in a segment, only the heads of its chunks.
+    /// Reads a row group into the pool. For a large one in a segment, reads only the heads (metadata) of its chunks.
     pub fn read_group(
         &self,
         catalog: &Catalog,
@@ -296,20 +296,20 @@ impl Sources {
     }
 }
 
-/// Returns how many leading row groups are merged to one.
+/// Returns the number of leading row groups that are merged into one.
 fn joined(groups: &[ReplayedGroup]) -> usize {
     1 + groups.iter().skip(1).take_while(|group| group.is_continued).count()
 }
 
-/// Source of a chunk.
+/// Source that a column chunk is read from.
 pub(super) enum ChunkSource<'a> {
     Log(u64, &'a proto::Image),
-    /// With the key of the table, if it has one.
+    /// A part of a segment, with the encryption key of the table, if it has one.
     Segment(&'a Arc<SegmentFile>, &'a Part, Option<&'a Arc<TableKey>>),
 }
 
 impl ChunkSource<'_> {
-    /// Returns the bytes of its data, rounded up to the alignment.
+    /// Returns the bytes of the chunk's data, rounded up to the alignment.
     pub fn bytes(&self) -> usize {
         let bytes = match self {
             ChunkSource::Log(_, image) => image.data.len(),
@@ -318,7 +318,7 @@ impl ChunkSource<'_> {
         bytes.next_multiple_of(ALIGNMENT)
     }
 
-    /// Returns the bytes of its data on disk.
+    /// Returns the bytes of the chunk's data on disk.
     pub fn bytes_stored(&self) -> u64 {
         match self {
             ChunkSource::Log(_, image) => u64_from(image.data.len()),
@@ -333,7 +333,7 @@ impl ChunkSource<'_> {
         }
     }
 
-    /// Reads the data into `memory`.
+    /// Reads the chunk's data into `memory`. Blocks on the disk.
     pub fn read(&self, memory: &mut [u8]) -> Result<()> {
         match self {
             ChunkSource::Log(_, image) => {
@@ -366,12 +366,12 @@ impl RecoveryRead<'_> {
         encoder.encrypting(self.table.cipher.as_ref())
     }
 
-    /// Decodes the chunk of a column.
+    /// Decodes the chunk of the column at this index.
     pub fn chunk(&self, column: usize, group: &ReplayedGroup, head: &[u8], data: &Buffer) -> Result<Chunk> {
         self.fitting(column, group, Chunk::from_image(head, data)?)
     }
 
-    /// Checks that a chunk has the type of the table's column and the rows of the row group.
+    /// Checks that a chunk has the type of the table's column and the number of rows of the row group.
     fn fitting(&self, column: usize, group: &ReplayedGroup, chunk: Chunk) -> Result<Chunk> {
         let is_of_column = chunk.data_type() == self.table.schema.field(column).data_type();
         match is_of_column && chunk.rows() == group.rows as usize {
@@ -380,7 +380,7 @@ impl RecoveryRead<'_> {
         }
     }
 
-    /// Returns the error that readers of lost values of a column get.
+    /// Returns the error that readers get for a column's values that cannot be read.
     pub fn lost(&self, column: usize, group: &ReplayedGroup, why: &Error) -> Error {
         let (first, last) = (self.first_row + 1, self.first_row + u64::from(group.rows));
         let column = self.table.schema.field(column).name();

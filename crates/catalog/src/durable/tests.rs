@@ -1,5 +1,5 @@
-//! Tests of tables over a directory that loses power, fails and runs full: acknowledged changes are recovered, and no
-//! others.
+//! Tests of tables in a data directory that loses power, fails and runs full: acknowledged changes are recovered, and
+//! no others.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -35,7 +35,7 @@ mod replica;
 use damage::{LOG_BYTES, flip_every_byte, without_reserve};
 use replica::Replica;
 
-/// Background that merges small row groups on request, and does all other work at once.
+/// Background that merges small row groups on request, and runs all other jobs at once.
 #[derive(Debug, Default)]
 struct Deferred(Mutex<Vec<Chore>>);
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// A catalog over a directory, with its expected contents.
+/// A catalog over a data directory, with its expected contents.
 struct Bench {
     directory: Arc<SimulatedDirectory>,
     background: Arc<Deferred>,
@@ -74,7 +74,7 @@ struct Bench {
     views: BTreeMap<TableName, String>,
     schemas: BTreeSet<SchemaName>,
     newest: u64,
-    /// The records that the catalog has made.
+    /// The log records that the catalog has appended.
     records: Records,
 }
 
@@ -252,7 +252,7 @@ impl Bench {
         assert_eq!(listed.schemas, self.schemas.iter().cloned().collect::<Vec<_>>());
     }
 
-    /// Opens the directory again, after a loss of power if `seed` is given.
+    /// Opens the data directory again; after a loss of power if `seed` is given.
     fn again(&mut self, seed: Option<u64>) -> Recovery {
         match seed {
             Some(seed) => self.directory.crash(seed),
@@ -297,8 +297,8 @@ fn readers_see_a_change_when_it_is_durable() {
     assert!(bench.catalog.list(&tenant()).tables.is_empty());
 }
 
-/// A change that began before a merge refers to the row groups from before it, and a checkpoint made meanwhile keeps
-/// these.
+/// A change that began before a merge refers to the row groups before the merge. A checkpoint that is made before the
+/// change is durable keeps them.
 #[test]
 fn a_checkpoint_keeps_what_changes_under_way_refer_to() {
     let mut bench = Bench::new();
@@ -473,7 +473,7 @@ fn kept_directory(format: u32) -> std::path::PathBuf {
     root.join(format!("format-{format}"))
 }
 
-/// Writes the directory that the next test opens: run by hand when a format changes, with the number of the new one.
+/// Writes the directory that the next test opens. Run by hand when a format changes, with the number of the new format.
 #[test]
 #[ignore = "writes into testdata"]
 fn write_a_directory_of_this_format() {

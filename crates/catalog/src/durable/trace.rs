@@ -1,5 +1,5 @@
-//! A trace of accesses to the pool as a cache, and of the reads they cause, so that the reads can be compared with the
-//! minimum that an optimal eviction order would need. Off unless the host enables it.
+//! A trace of the accesses to the pool as a cache, and of the reads from disk that they cause. It shows how many more
+//! reads there are than with an optimal eviction order. Off unless the node enables it.
 //!
 //! Invariant: a trace takes bounded memory; accesses beyond its limit are counted but not recorded.
 
@@ -7,7 +7,7 @@ use super::locations::Location;
 use farpool_columns::Chunk;
 use parking_lot::Mutex;
 
-/// Records which column chunks queries use and which are read from disk, in order.
+/// Records in order which column chunks queries use and which are read from disk.
 #[derive(Debug)]
 pub struct AccessTrace {
     len_limit: usize,
@@ -26,22 +26,22 @@ pub struct Recorded {
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Number of the chunk, unique within its data directory.
+    /// Id of the column chunk, unique within its data directory.
     pub chunk: u64,
     /// Kind of the access.
     pub kind: AccessKind,
     /// Bytes of the values in memory.
     pub bytes: usize,
-    /// Bytes read from disk for them; fewer if they are compressed.
+    /// Bytes of the values on disk; fewer than `bytes` if they are compressed.
     pub bytes_on_disk: usize,
 }
 
 /// Kind of an access to the values of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
-    /// A query began to process them; recorded once each time it starts their row group.
+    /// A query began to process the values. Recorded each time a query starts with their row group.
     Used,
-    /// Read from disk, for a query or in the background.
+    /// The values were read from disk, for a query or in the background.
     Read,
 }
 

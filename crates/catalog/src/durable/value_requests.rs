@@ -1,12 +1,12 @@
-//! Requests of readers that wait for values of handles.
+//! Requests of readers that wait for values of handles (column chunks whose values may be on disk only).
 //!
-//! Values requested by several readers at once are read once. Values that arrived are held for the requesting readers
-//! until these have used them, up to a part of the pool's memory for all requests. Beyond that part they may be evicted
-//! before they are used, and are then read again. One request at a time may exceed the part, so that there is progress
-//! even in the smallest pool, and no reader waits until another one uses its values.
+//! Values that several readers request at once are read once. Values that have arrived are kept in memory for the
+//! requesting readers until these have used them, up to a share of the pool for all requests. Values beyond that share
+//! may be evicted before they are used, and are then read again. One request at a time may exceed the share, so that
+//! there is progress even in the smallest pool, and no reader waits until another one uses its values.
 //!
-//! Example: two readers need two chunks each, and the pool has room for three. Were both to hold one chunk and wait for
-//! the second, neither could proceed. The reader with the permit gets both chunks; the other one holds none.
+//! Example: two readers need two chunks each, and the pool has room for three. If both kept one chunk and waited for
+//! the second, neither could proceed. The reader with the permit gets both chunks; the other one keeps none.
 
 use farpool_columns::{Chunk, HeldValues, ValueReader};
 use farpool_model::{Error, Result};
@@ -16,7 +16,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Reciprocal of the share of the pool's memory that held values may take.
+/// Divisor of the pool's memory: kept values may take at most a quarter of it.
 const HELD_PART: usize = 4;
 
 /// Requests for values of handles that have not arrived yet.
@@ -30,7 +30,7 @@ pub struct ValueRequests {
 
 impl ValueRequests {
     /// Registers that `reader` waits for the values of `handles`, in a pool of `pool_bytes`. Returns the handles that
-    /// no other request waits for, which the caller must read now.
+    /// no other request waits for; the caller must read these now.
     pub fn want(
         &self,
         handles: Vec<Arc<Chunk>>,
@@ -58,7 +58,7 @@ impl ValueRequests {
         new
     }
 
-    /// Returns true if a request for a handle is still live. Otherwise removes its requests, so that the next request
+    /// Returns whether a reader still waits for a handle. If not, removes the requests for it, so that the next request
     /// starts another read.
     pub fn is_wanted(&self, handle: &Arc<Chunk>) -> bool {
         // Checked and removed under one lock: a request registered in between would be removed without being read.
@@ -71,7 +71,7 @@ impl ValueRequests {
         is_wanted
     }
 
-    /// Returns true if there is a request for the values of a handle.
+    /// Returns whether there is a request for the values of a handle.
     pub fn has(&self, handle: &Chunk) -> bool {
         self.requests.lock().contains_key(&address(handle))
     }
@@ -82,8 +82,8 @@ impl ValueRequests {
         requests.into_iter().for_each(|request| request.told(outcome));
     }
 
-    /// Reserves memory for held values, one part for each handle, if that much is left. Requests for the same values
-    /// share a part.
+    /// Reserves memory for keeping the values of each handle; `None` if not enough of the share is left. Requests for
+    /// the same values share a reservation.
     fn parts(&self, handles: &[Arc<Chunk>], most: usize) -> Option<Vec<Arc<HeldReservation>>> {
         let part = |handle: &Arc<Chunk>| {
             let mut kept = self.kept.lock();
@@ -99,7 +99,7 @@ impl ValueRequests {
         handles.iter().map(part).collect()
     }
 
-    /// Takes the permit to exceed the share of held memory, unless another request has it.
+    /// Returns the permit to exceed the share of kept values; `None` if another request has it.
     fn permit(&self) -> Option<OverdraftPermit> {
         let is_taken = self.has_permit.swap(true, Ordering::Acquire);
         (!is_taken).then(|| OverdraftPermit(self.has_permit.clone()))
@@ -122,11 +122,11 @@ struct RequestState {
     reader: Option<Box<dyn ValueReader>>,
     parts: Vec<Arc<HeldReservation>>,
     permit: Option<OverdraftPermit>,
-    /// True if values are held until all have arrived and are used.
+    /// Whether values are kept until all have arrived and were used.
     keeps: bool,
 }
 
-/// Memory taken by held values of all requests.
+/// Memory of kept values of all requests.
 #[derive(Debug, Default)]
 struct HeldMemory {
     bytes: usize,
@@ -134,7 +134,7 @@ struct HeldMemory {
     parts: HashMap<usize, Weak<HeldReservation>>,
 }
 
-/// Reservation of memory for the held values of one handle.
+/// Reservation of memory for the kept values of one handle.
 #[derive(Debug)]
 struct HeldReservation {
     /// Keeps the handle alive, so that its address is not reused.
@@ -156,8 +156,8 @@ impl Drop for HeldReservation {
     }
 }
 
-/// Permission to exceed the share of held memory. One request has it at a time: two of them could each wait for memory
-/// that the other one holds.
+/// Permit to exceed the share of kept values. Only one request has it at a time, because two of them could each wait
+/// for memory that the other one has.
 struct OverdraftPermit(Arc<AtomicBool>);
 
 impl Drop for OverdraftPermit {

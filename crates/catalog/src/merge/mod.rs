@@ -1,13 +1,13 @@
 //! Merges of small row groups of a table into larger ones, in the background of appends.
 //!
 //! A merge decodes adjacent row groups column by column, encodes their rows as one row group, and replaces them by it.
-//! The version stays the same, since it has the same rows in the same order; a query that reads it keeps the old row
-//! groups. A table has one merge at a time, done in steps by the [`super::Background`] and by appends that find too
-//! many small row groups waiting.
+//! The version stays the same, because it has the same rows in the same order; a query that reads it keeps the old row
+//! groups. A table has one merge at a time, which is done in steps by the [`super::Background`] and by appends that
+//! find too many small row groups.
 //!
-//! Invariants: row groups that were passed to a tap, a prefix of the table, are no longer merged. A merge that finds no
-//! working memory is retried when some was freed. A merge that finds the pool full is retried once one more page is
-//! free than at that time, or after the next append; its encoded columns are discarded each time.
+//! Invariants: row groups that were passed to a tap (settled ones, a prefix of the table) are no longer merged. A merge
+//! that finds no working memory is retried when some was freed. A merge that finds the pool full is retried when one
+//! more page is free than at that time, or after the next append; its encoded columns are discarded each time.
 
 mod plan;
 
@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The merges of one table, in the form that the background works on.
+/// The background task that does the merges of one table.
 #[derive(Debug)]
 pub struct MergeTask {
     number: u64,
@@ -31,36 +31,36 @@ pub struct MergeTask {
     name: TableName,
     catalog: Weak<Catalog>,
     job: Mutex<Option<MergeJob>>,
-    /// Whether there may be something to merge since the last look.
+    /// Whether there may be row groups to merge that the task has not looked at yet.
     is_wanted: AtomicBool,
-    /// Bytes of the pool that must be free before the next merge begins, set when a merge found the pool
-    /// full; 0 for any.
+    /// Bytes of the pool that must be free before the next merge begins; set when a merge found the pool full, and 0
+    /// for any number.
     room_wanted: AtomicU64,
-    /// Whether the background has this in its queue.
+    /// Whether the task is in the queue of the background.
     is_submitted: AtomicBool,
-    /// True if merging has ended for good: the table was dropped, or a bug has stopped it.
+    /// Whether merging has ended for good, because the table was dropped or a bug has stopped it.
     is_over: AtomicBool,
 }
 
-/// A merge under way.
+/// A merge in progress.
 #[derive(Debug)]
 struct MergeJob {
-    /// Position in the table of the first row group to be merged.
+    /// Index in the table of the first row group to be merged.
     first: usize,
     groups: Vec<Arc<RowGroup>>,
     encoder: Encoder,
-    /// The merged chunks of the columns done so far.
+    /// The merged chunks of the columns that are complete.
     chunks: Vec<Chunk>,
-    /// Memory for the encoded columns and the one being decoded.
+    /// Working memory for the encoded columns and for the column that is being decoded.
     _memory: Option<Reservation>,
 }
 
-/// The table's handle to its merges; dropping it with the last version of the table ends them.
+/// A table's handle to its merges. Dropping it with the last version of the table ends them.
 #[derive(Debug)]
 pub(super) struct Merges(Arc<MergeTask>);
 
 impl Merges {
-    /// Creates the merges of a table that is about to be put into `catalog`.
+    /// Creates the merges of a table that will be added to `catalog`.
     pub fn new(catalog: &Arc<Catalog>, number: u64, tenant: &TenantName, name: &TableName) -> Arc<Merges> {
         let [is_wanted, is_submitted, is_over] = [(); 3].map(|()| AtomicBool::new(false));
         Arc::new(Merges(Arc::new(MergeTask {
@@ -76,7 +76,7 @@ impl Merges {
         })))
     }
 
-    /// Submits the merges to the background if `current` has row groups to merge.
+    /// Submits the task to the background if `current` has row groups to merge. Does not block.
     pub fn announce(&self, current: &Current) {
         if plan::next(&sizes(current)).is_some() {
             self.0.room_wanted.store(0, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Merges {
         }
     }
 
-    /// Does a step on the calling thread if too many row groups wait and no other thread is merging.
+    /// Does a step on the calling thread if there are too many small row groups and no other thread is merging.
     pub fn help(&self, current: &Current) {
         if current.table.row_groups.len() - current.settled <= limits::MERGES_BEHIND_MAX {
             return;
@@ -191,13 +191,13 @@ impl MergeTask {
         wanted == 0 || catalog.pool.reclaims() || catalog.pool.bytes_free(&self.tenant) >= wanted
     }
 
-    /// Records that a merge found the pool full: the next waits until one more page is free.
+    /// Records that a merge found the pool full. The next merge waits until one more page is free.
     fn want_more_room(&self, catalog: &Catalog) {
         let wanted = catalog.pool.bytes_free(&self.tenant) + u64_from(limits::PAGE_BYTES);
         self.room_wanted.store(wanted, Ordering::Relaxed);
     }
 
-    /// Returns the newest state of the table, if these merges still belong to it.
+    /// Returns the newest state of the table; `None` if these merges no longer belong to it.
     fn current(&self, catalog: &Catalog) -> Option<Current> {
         let current = catalog.newest(&self.tenant, &self.name).ok()?;
         std::ptr::eq(&*current.merges.0, self).then_some(current)
@@ -223,7 +223,7 @@ impl MergeJob {
         Ok(Some(MergeJob { first, groups, encoder, chunks: Vec::new(), _memory: memory }))
     }
 
-    /// Merges columns until `go_on` returns false, and one at least; returns whether all are done.
+    /// Merges columns until `go_on` returns false, but at least one; returns whether all columns are complete.
     fn encode(&mut self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         let columns = self.groups.first().map_or(0, |group| group.chunks.len());
         while self.chunks.len() < columns {
@@ -235,7 +235,7 @@ impl MergeJob {
         Ok(self.chunks.len() == columns)
     }
 
-    /// Replaces the row groups by the merged one, and retries if an append has swapped the table first.
+    /// Replaces the row groups by the merged one. Retries if an append has swapped the table first.
     fn finish(self, catalog: &Arc<Catalog>, merging: &MergeTask) -> Result<()> {
         let merged = catalog.place_merged(&merging.tenant, &self.encoder, &self.groups, self.chunks)?;
         loop {
@@ -267,7 +267,7 @@ impl Catalog {
     /// Merges adjacent row groups of a table of `tenant` on the calling thread.
     ///
     /// # Errors
-    /// `OverLimit` when memory is short.
+    /// `OverLimit` if memory is short.
     pub(super) fn merge_row_groups(
         &self,
         tenant: &TenantName,
@@ -299,17 +299,18 @@ impl Catalog {
     }
 }
 
-/// Returns whether a row group is so large that it is not merged any more.
+/// Returns whether a row group is so large that it is no longer merged.
 pub(super) fn is_large(group: &RowGroup) -> bool {
     GroupSize::of(group).is_large()
 }
 
-/// Sizes of the row groups that may still be merged.
+/// Returns the sizes of the row groups that may still be merged.
 fn sizes(current: &Current) -> Vec<GroupSize> {
     current.table.row_groups.from(current.settled).map(|group| GroupSize::of(group)).collect()
 }
 
-/// Returns the number of row groups of `table` that are no longer merged, given that this holds for the first `before`.
+/// Returns the number of leading row groups of `table` that are no longer merged; this is known to hold for the first
+/// `before`.
 pub(super) fn settled(table: &Table, before: usize) -> usize {
     let sizes: Vec<GroupSize> = table.row_groups.from(before).map(|group| GroupSize::of(group)).collect();
     before + plan::settled(&sizes)

@@ -27,8 +27,8 @@ impl GroupSize {
     }
 }
 
-/// Returns the number of row groups, from the first on, that will not be merged whatever is appended: large ones, and
-/// small ones without a small neighbour.
+/// Returns the number of leading row groups that will not be merged, whatever is appended: large ones, and small ones
+/// without a small neighbour.
 pub(super) fn settled(sizes: &[GroupSize]) -> usize {
     let (mut settled, mut small) = (0, 0);
     for (place, size) in sizes.iter().enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn settled(sizes: &[GroupSize]) -> usize {
     settled
 }
 
-/// Returns the range of row groups to merge next; none of `sizes` is settled.
+/// Returns the range of row groups to merge next; `None` if none should be merged. None of `sizes` may be settled.
 pub(super) fn next(sizes: &[GroupSize]) -> Option<Range<usize>> {
     // Row groups that large ones follow get no more small neighbours.
     let behind = sizes.iter().position(GroupSize::is_large).filter(|large| *large >= 2);
@@ -64,7 +64,7 @@ pub(super) fn next(sizes: &[GroupSize]) -> Option<Range<usize>> {
     (count > 1).then(|| first + start..first + start + count)
 }
 
-/// Returns the number of row groups, from the first on, that fit into one.
+/// Returns the number of leading row groups that fit into one row group.
 fn fitting(sizes: &[GroupSize]) -> usize {
     let (mut rows, mut bytes) = (0, 0);
     let fits = |size: &&GroupSize| {

@@ -1,5 +1,5 @@
-//! A profile that callers wait for. It is worked on at once, oldest rows first, by the waiting callers and
-//! not by the background, so that it is charged to the callers' shares.
+//! A profile that callers wait for. The waiting callers compute it at once, oldest rows first, and not the background,
+//! so that the work is charged to the tenants' shares of the node's time.
 
 use super::work::{Waiter, WorkerKind};
 use super::{Tap, defect};
@@ -9,20 +9,20 @@ use farpool_model::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A profile that a caller waits for. Several threads may work on it. Dropping it ends the wait.
+/// A profile that a caller waits for. Several threads may work on it. Dropping this ends the wait.
 #[derive(Debug)]
 pub struct AwaitedProfile {
-    /// The taps to settle, each followed by the one that builds on it. Owned, so that none is abandoned
+    /// The taps to compute, each followed by the tap that builds on it. Held here, so that none of them is abandoned
     /// before its turn.
     line: Vec<Arc<Tap>>,
-    /// Number of taps, the first ones in `line`, that are settled.
+    /// Number of leading taps in `line` that are settled: complete or failed.
     settled: AtomicUsize,
     waiter: Arc<Waiter>,
 }
 
 impl AwaitedProfile {
-    /// Registers a waiter with `tap` and the unsettled taps before it. `wake` is called when there may be
-    /// work to do, or all is settled.
+    /// Registers a waiter with `tap` and with the unsettled taps that it builds on. `wake` is called when there may be
+    /// work to do, and when all are settled.
     pub(crate) fn new(tap: Arc<Tap>, wake: Box<dyn Fn() + Send + Sync>) -> AwaitedProfile {
         let mut line = tap.before();
         line.reverse();
@@ -33,7 +33,7 @@ impl AwaitedProfile {
         AwaitedProfile { line, settled: AtomicUsize::new(0), waiter }
     }
 
-    /// Returns whether the profile is complete or has failed.
+    /// Returns whether the profile is settled: complete or failed.
     pub fn is_settled(&self) -> bool {
         self.oldest().is_none()
     }
@@ -43,36 +43,36 @@ impl AwaitedProfile {
         self.oldest().is_none_or(|tap| tap.0.has_step())
     }
 
-    /// Works until `go_on` returns false, and on one column at least. Returns false when other threads have
-    /// all the work, or it is done.
+    /// Works until `go_on` returns false, but at least on one column. Returns false if nothing is left to do for this
+    /// thread, because other threads have all the work or the profile is settled.
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
         self.oldest().is_some_and(|tap| tap.0.work_on(WorkerKind::Waiting, go_on))
     }
 
-    /// Bytes of memory that the next step lacks. No step is done until that many are free, or a caller passes
-    /// them to [`AwaitedProfile::give`].
+    /// Returns the bytes of memory that the next step could not reserve; `None` if it was not refused memory. No step
+    /// is done until they are free, or a caller passes them to [`AwaitedProfile::give`].
     pub fn bytes_lacking(&self) -> Option<usize> {
         self.oldest()?.0.bytes_lacking()
     }
 
-    /// Continues with `memory`, reserved from the tenant's account.
+    /// Passes memory to the profile, reserved from the tenant's account, with which it continues.
     pub fn give(&self, memory: Reservation) {
         if let Some(oldest) = self.oldest() {
             oldest.0.give(memory);
         }
     }
 
-    /// Gives up the profile and those of all versions that build on it, until they are requested again.
+    /// Fails the profile, and those of all versions that build on it, until they are requested again.
     pub fn give_up(&self, why: &Error) {
         self.line.iter().for_each(|tap| tap.0.give_up(why));
     }
 
-    /// Computes the profile on the calling thread and `helpers`. Where memory is short, the thread waits for
-    /// it as long as requests do.
+    /// Computes the profile on the calling thread and on `helpers`. Blocks until it is complete. If memory is short,
+    /// waits for it as long as requests do.
     ///
     /// # Errors
-    /// The reason why there is no profile: `OverLimit` when the pool has no room for it, or, with sizes, when
-    /// memory was short for too long; in that case the profile is not settled.
+    /// The reason why there is no profile. `OverLimit` if the pool has no room for it; `OverLimit`, with sizes, if
+    /// memory was short for too long, in which case the profile is not settled.
     pub fn finish(&self, helpers: &dyn HelperThreads) -> Result<()> {
         let groups = self.line.iter().map(|tap| tap.0.groups_waiting()).sum();
         let refused = OnceLock::new();
@@ -84,7 +84,7 @@ impl AwaitedProfile {
         refused.into_inner().map_or_else(|| self.outcome(), Err)
     }
 
-    /// Returns `Ok` if the profile was made; it must be settled.
+    /// Returns whether the profile was computed. It must be settled.
     ///
     /// # Errors
     /// The reason why there is no profile.

@@ -1,9 +1,9 @@
-//! The memory of a profile that is being computed: the memory of its parts outside the pool. It is reserved from the
-//! tenant's account before a part begins with a row group, and held until the profile is settled.
+//! The working memory of a profile that is being computed. It is reserved from the tenant's account before a partial
+//! profile begins with a row group, and held until the profile is settled.
 //!
-//! If memory is short, a profile that has begun continues with the parts that it has. One that has not begun is retried
-//! later in the background, without taking a place in the queue for memory ahead of waiters; a caller that waits for
-//! the profile waits for the memory and passes it to the profile.
+//! If memory is short, a profile that has begun continues with the partial profiles that it has. A profile that has not
+//! begun is retried later in the background, without a place in the queue for memory, so that requests come first. A
+//! caller that waits for the profile waits for the memory, too, and passes it to the profile.
 
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
@@ -12,14 +12,14 @@ use farpool_model::limits;
 use farpool_statistics::Profile;
 use std::cell::OnceCell;
 
-/// Divisor of the budget's limit: one part of a profile waits for at most this fraction, even if it may need more
+/// Divisor of the account's limit: a partial profile waits for at most half of the limit, even if it may need more
 /// later, which it then reserves.
 const PART: usize = 2;
 
-/// Divisor of the budget's limit: further parts are begun only if each takes at most this fraction.
+/// Divisor of the account's limit: additional partial profiles are begun only if each takes at most 1/64 of the limit.
 const FURTHER_PART: usize = 64;
 
-/// Memory that a part holds; `None` where it is not accounted for.
+/// Memory that a partial profile holds; `None` if memory is not accounted for.
 pub(super) type Held = Option<Reservation>;
 
 /// The memory account of one profile.
@@ -27,13 +27,14 @@ pub(super) type Held = Option<Reservation>;
 pub(super) struct PartMemory {
     account: Option<Account>,
     schema: Option<SchemaRef>,
-    /// Upper bound of the bytes that the states of one part take, once it is needed: a start makes thousands of these.
+    /// Upper bound of the bytes of the states of one partial profile. Computed at first use, because recovery creates
+    /// thousands of these.
     states_bytes: OnceCell<usize>,
-    /// Bytes of the last reservation that failed.
+    /// Bytes of the last reservation that failed; `None` after one that succeeded.
     lacking: Option<usize>,
-    /// Whether a thread waits for the lacking memory.
+    /// Whether a thread waits for this memory.
     is_awaited: bool,
-    /// Memory that a waiter has reserved and handed over, not yet used.
+    /// Memory that a waiter has reserved and passed on, and that is not used yet.
     given: Held,
 }
 
@@ -49,30 +50,30 @@ impl PartMemory {
         *self.states_bytes.get_or_init(most)
     }
 
-    /// Bytes that could not be reserved, until a reservation succeeds.
+    /// Returns the bytes that could not be reserved; `None` if the last reservation succeeded.
     pub fn lacking(&self) -> Option<usize> {
         self.lacking
     }
 
-    /// Returns the account and the bytes that the calling thread is to wait for, unless another thread
-    /// already does.
+    /// Returns the account and the bytes that the calling thread should wait for; `None` if nothing is lacking or
+    /// another thread waits for it.
     pub fn wait_wanted(&mut self) -> Option<(Account, usize)> {
         let wanted = self.account.clone().zip(self.lacking).filter(|_| !self.is_awaited);
         self.is_awaited |= wanted.is_some();
         wanted
     }
 
-    /// Records that the thread no longer waits.
+    /// Records that the thread that waited for memory no longer waits.
     pub fn has_waited(&mut self) {
         self.is_awaited = false;
     }
 
-    /// Forgets the failed reservation, so that the next step tries again.
+    /// Forgets the failed reservation, so that the next step tries to reserve again.
     pub fn try_again(&mut self) {
         self.lacking = None;
     }
 
-    /// Takes memory that a waiter has reserved; returns it if none is lacking any more.
+    /// Takes memory that a waiter has reserved. Returns it if no memory is lacking any more.
     pub fn give(&mut self, memory: Reservation) -> Held {
         if self.lacking.take().is_none() {
             return Some(memory);
@@ -80,14 +81,15 @@ impl PartMemory {
         self.given.replace(memory)
     }
 
-    /// Reserves the memory that a part needs beyond `held` to profile `group`. `None` if memory is short.
+    /// Reserves the memory that a partial profile needs in addition to `held` for adding `group`. Returns `None` if
+    /// memory is short.
     pub fn for_group(&mut self, group: &RowGroup, held: &Held) -> Option<Held> {
         let held = held.as_ref().map_or(0, Reservation::bytes);
         self.reserve((with_written(self.states_bytes()) + in_hand(group)).saturating_sub(held))
     }
 
-    /// Reserves for an additional part that begins with `group`, if that is a small fraction of the account's
-    /// limit.
+    /// Reserves memory for an additional partial profile that begins with `group`, if that is a small fraction of the
+    /// account's limit. Returns `None` if it is not, or if memory is short.
     pub fn for_further_part(&mut self, group: &RowGroup) -> Option<Held> {
         let Some(account) = &self.account else { return Some(None) };
         let bytes = with_written(self.states_bytes()) + in_hand(group);
@@ -95,7 +97,7 @@ impl PartMemory {
         is_little.then(|| account.try_reserve(bytes).ok()).flatten().map(Some)
     }
 
-    /// Reserves the memory of a part without rows. `None` if memory is short.
+    /// Reserves the memory of a partial profile without rows. Returns `None` if memory is short.
     pub fn for_no_rows(&mut self) -> Option<Held> {
         self.reserve(with_written(self.states_bytes()))
     }
@@ -114,19 +116,20 @@ impl PartMemory {
     }
 }
 
-/// Adjusts the reservation to the actual size of `profile`, plus its encoded states.
+/// Adjusts the reservation to the actual size of `profile` and of its encoded states.
 pub(super) fn settle(held: &mut Held, profile: &Profile) {
     if let Some(held) = held {
         held.set(with_written(profile.bytes_held()));
     }
 }
 
-/// Bytes of states, plus half as many for their written form.
+/// Returns the bytes of states in memory plus those of their encoded form, which has half as many.
 fn with_written(bytes: usize) -> usize {
     bytes + bytes / 2
 }
 
-/// Returns an upper bound of the bytes of one decoded column, and of the tables in which its values are counted.
+/// Returns an upper bound of the bytes that one step takes: one decoded column of the row group, and the tables in
+/// which its values are counted.
 fn in_hand(group: &RowGroup) -> usize {
     let most = group.chunks.iter().map(|chunk| chunk.bytes_plain()).max().unwrap_or(0);
     2 * most.min(limits::ROW_GROUP_BYTES_MAX)

@@ -1,5 +1,5 @@
-//! The end of a profile: merges its parts and appends them to the profile that comes before, one column at a
-//! time, and stores the result in the pool.
+//! The last phase of a profile: merges its partial profiles and appends them to the profile of the rows before, one
+//! column at a time, and stores the result in the pool.
 
 use super::CollectedProfile;
 use super::memory::{self, Held};
@@ -8,13 +8,13 @@ use farpool_model::{Result, Spread};
 use farpool_statistics::{ColumnProfile, Profile};
 use std::sync::{Arc, OnceLock};
 
-/// The parts of a profile being merged.
+/// The partial profiles of a profile, while they are being merged.
 #[derive(Debug)]
 pub(super) struct ProfileMerge {
     base: Option<Arc<CollectedProfile>>,
     whole: Profile,
     whole_held: Held,
-    /// The other parts, each with its memory.
+    /// The other partial profiles, each with its memory.
     parts: Vec<(Profile, Held)>,
     encoder: Encoder,
     /// Encoded states of the columns done so far, to be stored in the pool.
@@ -24,7 +24,8 @@ pub(super) struct ProfileMerge {
 }
 
 impl ProfileMerge {
-    /// Merges `parts` into the first part, `whole`, and both behind `base`.
+    /// Creates the merge of `parts` into the partial profile `whole`, which is then appended to the profile `base` of
+    /// the rows before.
     pub fn new(
         (whole, whole_held): (Profile, Held),
         parts: Vec<(Profile, Held)>,
@@ -35,7 +36,8 @@ impl ProfileMerge {
         ProfileMerge { base, whole, whole_held, parts, encoder, states, distinct, spreads }
     }
 
-    /// Works until `go_on` returns false, and on one column at least; returns the statistics when done.
+    /// Works until `go_on` returns false, but at least on one column. Returns the statistics if it is complete, `None`
+    /// if not.
     pub fn run(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Arc<CollectedProfile>>> {
         while self.distinct.len() < self.whole.columns().len() {
             self.settle_column(self.distinct.len())?;
@@ -71,7 +73,7 @@ impl ProfileMerge {
     }
 }
 
-/// Returns the estimated number of distinct values of a column.
+/// Returns the estimated number of distinct values of a column; `None` if it is not known.
 pub(super) fn distinct(column: &ColumnProfile) -> Option<u64> {
     column.sketch.distinct().map(|estimate| estimate.value as u64)
 }

@@ -1,10 +1,13 @@
-//! A tap: computes the profile of a table's rows from their row groups, once these are in the pool.
+//! Taps: background computation of the profile (the statistics) of a table's rows from their row groups, when these are
+//! in the pool.
 //!
 //! A load is never slowed down by its profile, which is computed in steps: by the [`super::Background`] when there is
 //! no other work, and by callers that wait for it. The profile of an append builds on that of the version which it
-//! extends. A profile found on disk at a start is read, and computed only if that fails.
+//! extends. After a start, a profile that is on disk is read, and computed only if that fails. A profile is *settled*
+//! when it is complete or has failed.
 //!
-//! Invariants: a tap never blocks a load; one without an owner stops within a column; a settled result does not change.
+//! Invariants: a tap never blocks a load; a tap that is no longer owned stops within the work on one column; the result
+//! of a settled tap does not change.
 
 mod awaited;
 mod memory;
@@ -26,35 +29,35 @@ use farpool_statistics::Profile;
 use std::sync::{Arc, OnceLock};
 pub use task::{ProfileTask, StepOutcome};
 
-/// The owner's handle to a profile being computed: held by a load, then by the table version. Dropping it
-/// abandons the profile.
+/// Owner's handle to a profile that is being computed: owned by a load, then by the table version. Dropping it stops
+/// the computation.
 #[derive(Debug)]
 pub(super) struct Tap(Arc<ProfileTask>);
 
-/// Statistics collected for one table version; stored in the pool next to its row groups.
+/// Statistics collected for one table version, stored in the pool next to its row groups.
 #[derive(Debug)]
 pub(super) struct CollectedProfile {
     pub columns: Vec<ColumnStates>,
     pub moments: Option<MomentsState>,
     /// Estimated number of distinct values of each column.
     pub distinct: Vec<Option<u64>>,
-    /// The spread of each column.
+    /// The distribution of values of each column.
     pub spreads: Vec<Option<Arc<Spread>>>,
-    /// The durable copy; empty where there is none.
+    /// Location of the copy on disk; empty if there is none.
     pub location: OnceLock<Location>,
 }
 
 impl CollectedProfile {
-    /// Returns the encoded states, as [`CollectedProfile::from_states`] reads them.
+    /// Returns the encoded states, in the order that [`CollectedProfile::from_states`] expects.
     pub fn states(&self) -> Vec<&Bytes> {
         let columns = self.columns.iter().flat_map(|column| column.sketch.iter().chain(&column.histogram));
         columns.chain(self.moments.iter().map(|moments| &moments.state)).collect()
     }
 
-    /// Reads the profile of a table of `schema` from disk; `encoder` stores its states in the pool.
+    /// Reads the profile of a table of `schema` from disk; `encoder` stores its states in the pool. Blocks on the disk.
     ///
     /// # Errors
-    /// `Corrupt` when it is damaged or of another table; `OverLimit` when memory is short; errors of the disk.
+    /// `Corrupt` if it is corrupted or of another table; `OverLimit` if memory is short; errors of the disk.
     pub fn read(
         stored: &StoredProfile,
         schema: &SchemaRef,
@@ -82,16 +85,16 @@ impl CollectedProfile {
     }
 }
 
-/// A profile that has a durable copy, or can have one.
+/// A complete profile, in memory or on disk.
 #[derive(Debug)]
 pub(super) enum KnownProfile {
     Gathered(Arc<CollectedProfile>),
-    /// Only the copy is there.
+    /// The profile is only on disk.
     Stored(Arc<StoredProfile>),
 }
 
 impl KnownProfile {
-    /// Returns the durable copy; empty where there is none yet.
+    /// Returns the location of the copy on disk; empty if there is none yet.
     pub fn location(&self) -> &OnceLock<Location> {
         match self {
             KnownProfile::Gathered(collected) => &collected.location,
@@ -100,13 +103,12 @@ impl KnownProfile {
     }
 }
 
-/// The collected statistics, or the reason why there are none.
+/// The collected statistics, or the error because of which there are none.
 type Outcome = Result<Arc<CollectedProfile>>;
 
 impl Tap {
-    /// Creates a tap for rows of `schema`, which is canonical, in a table of `tenant`; of two taps the
-    /// background works first on the one with the lower `number`. Memory for the profile is reserved from
-    /// `account`.
+    /// Creates a tap for rows of the canonical `schema` in a table of `tenant`. The background works first on the tap
+    /// with the lowest `number`. Memory for the profile is reserved from `account`.
     pub fn new(
         number: u64,
         tenant: TenantName,
@@ -117,23 +119,23 @@ impl Tap {
         Arc::new(Tap(Arc::new(ProfileTask::new(number, tenant, schema, background, account))))
     }
 
-    /// Makes a new tap that of `groups`, all of its rows, whose profile is `stored` on disk. It is computed only if it
-    /// cannot be read. `encoder` stores it in the pool.
+    /// Makes a new tap one whose profile is on disk (`stored`); `groups` are all its rows. The profile is computed only
+    /// if it cannot be read. `encoder` stores it in the pool.
     pub fn store(&self, stored: Arc<StoredProfile>, groups: Vec<Arc<RowGroup>>, encoder: Encoder) {
         self.0.store(stored, groups, encoder);
     }
 
-    /// Has the profile read soon, elsewhere, if it is on disk.
+    /// Requests that the profile be read soon by a background thread, if it is on disk. Does not block.
     pub fn want(&self) {
         self.0.want();
     }
 
-    /// Reads the profile if it is on disk and no other thread reads it. Blocks on the disk.
+    /// Reads the profile if it is on disk and no other thread is reading it. Blocks on the disk.
     pub fn read(&self) {
         self.0.read();
     }
 
-    /// Returns the profile if it is complete, in memory or on disk.
+    /// Returns the profile if it is complete, in memory or on disk; `None` otherwise.
     pub fn known(&self) -> Option<KnownProfile> {
         self.0.known()
     }
@@ -143,7 +145,7 @@ impl Tap {
         self.0.add(group);
     }
 
-    /// Ends the input; the rows follow those of `base`. `encoder` stores the profile in the pool.
+    /// Ends the input. The rows follow those of `base`. `encoder` stores the profile in the pool.
     pub fn complete(&self, base: Option<Arc<Tap>>, encoder: Encoder) {
         if let Some(base) = &base {
             base.0.set_next(self.0.clone());
@@ -156,7 +158,7 @@ impl Tap {
         self.0.settled()
     }
 
-    /// Returns whether the profile has failed, or will because one that it builds on has.
+    /// Returns whether the profile has failed, or will fail because one that it builds on has failed.
     pub fn has_failed(&self) -> bool {
         let fails = |tap: &Tap| tap.settled().map_or_else(|| tap.0.has_failed(), |outcome| outcome.is_err());
         fails(self) || std::iter::successors(self.0.base(), |tap| tap.0.base()).any(|tap| fails(&tap))
@@ -191,7 +193,7 @@ impl Drop for Tap {
     }
 }
 
-/// Returns the error for a bug in the statistics; it fails the profile, and nothing else.
+/// Returns the error for a defect in the statistics code, which fails only the profile.
 fn defect() -> Error {
     Error::internal("a defect stopped the profile of a table")
 }

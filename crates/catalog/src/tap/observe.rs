@@ -1,5 +1,5 @@
-//! Adds the rows of a row group to a profile: columns with few distinct values as values with their counts,
-//! found by counting codes; other columns decoded.
+//! Adding the rows of a row group to a profile. For columns with few distinct values, the dictionary codes are counted,
+//! and each value is added once with its count; other columns are decoded.
 //!
 //! Invariant: the resulting states equal those of the decoded rows.
 
@@ -9,7 +9,7 @@ use farpool_model::Result;
 use farpool_model::cast::u64_from;
 use farpool_statistics::Profile;
 
-/// Products of two columns that one step adds up: about half a millisecond.
+/// Number of products of two columns that one step computes for the moments, which takes about half a millisecond.
 const PRODUCTS: usize = 1 << 20;
 
 /// Adds a column of `group` to `profile`.
@@ -28,8 +28,9 @@ pub(super) fn column(profile: &mut Profile, group: &RowGroup, column: usize) -> 
     }
 }
 
-/// Adds rows from `start` on to the moments of `profile`; returns the row to continue with. Numeric columns are decoded
-/// again for this, block by block: that costs less than the sums, and nothing is held between steps.
+/// Adds rows from index `start` on to the moments of `profile`; returns the index of the row to continue with. Numeric
+/// columns are decoded again for this, block by block: that costs less than the sums, and no memory is held between
+/// steps.
 pub(super) fn numbers(profile: &mut Profile, group: &RowGroup, start: usize) -> Result<usize> {
     let Some(moments) = profile.moments() else { return Ok(group.rows) };
     let pairs = moments.columns.len() * (moments.columns.len() + 1) / 2;
@@ -41,16 +42,16 @@ pub(super) fn numbers(profile: &mut Profile, group: &RowGroup, start: usize) -> 
     profile.update_moments(&numbers).map(|()| end)
 }
 
-/// Minimum rows of a chunk per possible value for which counting by code pays off.
+/// Minimum number of rows per possible value in a chunk for which counting by code pays off.
 const ROWS_PER_VALUE_MIN: usize = 2;
 
-/// Number of codes up to which rows are counted in several tables, and the number of tables, a power of two.
-/// Rows take the tables in turn, so that equal neighbours do not wait for each other's increment.
+/// Maximum number of possible codes for which several tables of counters are used, to which rows are added in turn.
+/// Reason: equal neighbouring rows then do not wait for each other's increment.
 const SMALL_DOMAIN: usize = 1024;
 const TABLES: usize = 4;
 
-/// Returns the distinct values of a chunk and how often each occurs, if they are few: dictionary entries, or integers
-/// in a narrow range.
+/// Returns the distinct values of a chunk and the number of rows of each, if there are few possible values: dictionary
+/// entries, or integers in a narrow range. `None` otherwise.
 fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     let Some((codes, domain)) = codes(chunk) else { return Ok(None) };
     let tables = if domain <= SMALL_DOMAIN { TABLES } else { 1 };
@@ -70,7 +71,7 @@ fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     Ok(Some((chunk.gather(&rows)?, counts)))
 }
 
-/// Returns the code of each row, and the number of possible codes.
+/// Returns the code of each row and the number of possible codes; `None` if there are too many.
 fn codes(chunk: &Chunk) -> Option<(Vec<u32>, usize)> {
     let integers = match chunk.dictionary() {
         Some(dictionary) => dictionary.codes(),

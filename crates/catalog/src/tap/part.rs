@@ -1,4 +1,4 @@
-//! A partial profile: one worker at a time adds row groups to it, one after the other.
+//! Partial profiles: one worker at a time adds row groups to a partial profile, one after the other.
 
 use super::memory::{self, Held};
 use super::observe;
@@ -11,7 +11,7 @@ use farpool_statistics::Profile;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Is called when values have come into memory.
+/// Callback that is called when values were read into memory.
 pub(super) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// A partial profile and the row group being added to it.
@@ -21,17 +21,17 @@ pub(super) struct PartialProfile {
     profile: Option<Box<Profile>>,
     /// The row group being added.
     group: Option<Arc<RowGroup>>,
-    /// The same with its values in memory.
+    /// The row group that is being added, with its values in memory.
     filled: Option<Arc<RowGroup>>,
     reading: PartRead,
-    /// Columns of the row group that have been added, and rows that have been added to the moments.
+    /// Number of columns of the row group that have been added, and number of rows that have been added to the moments.
     columns_done: usize,
     rows_done: usize,
     held: Held,
 }
 
 impl PartialProfile {
-    /// Creates a part that begins with `group` and owns the reservation `held`.
+    /// Creates a partial profile that begins with `group` and owns the memory `held`.
     pub fn new(group: Arc<RowGroup>, held: Held) -> PartialProfile {
         let (filled, reading) = (None, PartRead::default());
         PartialProfile {
@@ -45,22 +45,22 @@ impl PartialProfile {
         }
     }
 
-    /// Returns the memory that the part holds.
+    /// Returns the memory that the partial profile holds.
     pub fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Returns whether a row group has been begun and not finished.
+    /// Returns whether a row group was begun and is not complete.
     pub fn is_unfinished(&self) -> bool {
         self.group.is_some()
     }
 
-    /// Returns whether a row group has been begun and can be continued: its values are not being read.
+    /// Returns whether a row group was begun and can be continued, because its values are not being read at present.
     pub fn is_ready(&self) -> bool {
         self.is_unfinished() && !self.reading.is_under_way()
     }
 
-    /// Begins another row group, with `more` memory; the one before must be finished.
+    /// Begins another row group, with additional memory `more`. The previous one must be complete.
     pub fn begin(&mut self, group: Arc<RowGroup>, more: Held) {
         (self.group, self.columns_done, self.rows_done) = (Some(group), 0, 0);
         match (&mut self.held, more) {
@@ -75,8 +75,8 @@ impl PartialProfile {
     }
 
     /// Adds one column after the other, and then the moments, until `go_on` returns false; at least one step. Returns
-    /// the rows of the row group once it is finished, 0 before that. Where values are not in memory they are read, and
-    /// `wake` is called when they have come.
+    /// the rows of the row group if it is complete, and otherwise 0. If values are not in memory, they are read in the
+    /// background, and `wake` is called when they have arrived.
     pub fn run(&mut self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<u64> {
         let Some(group) = self.with_values(wake)? else { return Ok(0) };
         let profile = match &mut self.profile {
@@ -104,7 +104,7 @@ impl PartialProfile {
         }
     }
 
-    /// Returns the row group with its values in memory; `None` where they are not.
+    /// Returns the row group with its values in memory; `None` if they are not in memory yet.
     fn with_values(&mut self, wake: &Wake) -> Result<Option<Arc<RowGroup>>> {
         let Some(group) = &self.group else { return Ok(None) };
         if let Some(filled) = &self.filled {
@@ -124,13 +124,13 @@ impl PartialProfile {
     }
 }
 
-/// Evicts the values that were read for the profile of a load whose values must not stay in memory.
+/// Evicts the values that were read for the profile, if the values of their load must not stay in memory.
 fn let_go(group: &RowGroup) {
     let leaving = group.chunks.iter().filter(|chunk| chunk.is_to_leave() && is_in_segment(chunk));
     leaving.for_each(|chunk| drop(chunk.take_values()));
 }
 
-/// Values that are being read for a part.
+/// Values that are being read for a partial profile.
 #[derive(Clone, Debug, Default)]
 struct PartRead(Arc<Mutex<ReadStage>>);
 
@@ -161,7 +161,7 @@ impl PartRead {
     }
 }
 
-/// Tells a part that its values have come.
+/// Receives the values that were read, and notifies the partial profile.
 struct PartReader {
     reading: PartRead,
     wake: Wake,

@@ -1,13 +1,12 @@
-//! The computation of one profile, shared by several workers. Row groups wait in a queue; each is added to a
-//! part, a partial profile that one worker at a time owns. When all rows are in and the tap before this one
-//! is settled, the parts are merged. Workers take one step at a time and bring back its result.
+//! The computation of one profile by several workers. Row groups are queued; each is added to a partial profile (part),
+//! which one worker at a time owns. When all rows were added and the tap before this one is settled, the partial
+//! profiles are merged. Workers take one step at a time and return its result.
 //!
-//! Once a task's rows are complete, it does not begin with them before the task that it builds on
-//! is settled: in a chain of appends only one holds a profile outside the pool.
+//! When a task has all its rows, it does not begin with them before the task that it builds on is settled: of a chain
+//! of appends only one has a profile in working memory.
 //!
-//! Invariants: no lock is held during a step; locks are taken from a task to the one that it builds on,
-//! never the other way; a worker that panics settles the task with an error, so that no one waits for
-//! ever.
+//! Invariants: no lock is held during a step; locks are taken from a task to the one that it builds on, never the other
+//! way; a worker that panics settles the task with an error, so that no one waits for ever.
 
 use super::memory::PartMemory;
 use super::part::Wake;
@@ -27,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The longest time that a thread waits for memory.
+/// Maximum time that a thread waits for memory.
 const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 
 /// Result of a step of background work.
@@ -35,7 +34,7 @@ const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
 pub enum StepOutcome {
     /// Work was done, and more may follow.
     Worked,
-    /// Memory for the next step is short; try again later.
+    /// No work was done, because memory for the next step is short; try again later.
     Lacked,
     /// There was no work to do.
     Nothing,
@@ -52,7 +51,7 @@ pub struct ProfileTask {
     /// Signals waiting threads that there may be work to do, or that the profile is settled.
     changed: Condvar,
     abandoned: AtomicBool,
-    /// Whether the background has this in its queue.
+    /// Whether the task is in the queue of the background.
     submitted: AtomicBool,
 }
 
@@ -77,7 +76,7 @@ impl ProfileTask {
         }
     }
 
-    /// Returns a number that grows from one task of a catalog to the next.
+    /// Returns the sequence number of the task among those of a catalog.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -87,7 +86,7 @@ impl ProfileTask {
         &self.tenant
     }
 
-    /// Does background work until `go_on` returns false, and on one column at least.
+    /// Does background work until `go_on` returns false, but at least on one column.
     pub fn step(self: &Arc<Self>, go_on: &dyn Fn() -> bool) -> StepOutcome {
         if self.work_on(WorkerKind::Background, go_on) {
             return StepOutcome::Worked;
@@ -97,7 +96,7 @@ impl ProfileTask {
         if lacks { StepOutcome::Lacked } else { StepOutcome::Nothing }
     }
 
-    /// Marks the task as no longer queued in the background. It is submitted again when there is work.
+    /// Marks the task as no longer in the queue of the background. It is submitted again when there is work.
     pub fn leave(self: &Arc<Self>) {
         self.submitted.store(false, Ordering::SeqCst);
         // Changes since the last step were not announced.
@@ -184,26 +183,26 @@ impl ProfileTask {
         self.work.lock().waiting.len()
     }
 
-    /// Returns the number of rows profiled here, and the tap before this one if its rows are not yet included in that
-    /// number.
+    /// Returns the number of rows profiled by this task, and the tap before if its rows are not included in that number
+    /// yet.
     pub(super) fn rows_seen(&self) -> (u64, Option<Arc<Tap>>) {
         let work = self.work.lock();
         (work.rows_seen, work.base().cloned())
     }
 
-    /// Returns the tap that must settle before this one.
+    /// Returns the tap that must be settled before this one; `None` if there is none.
     pub(super) fn base(&self) -> Option<Arc<Tap>> {
         self.work.lock().base().cloned()
     }
 
-    /// Registers a waiter: while there is one, the background leaves the work to it.
+    /// Registers a waiter. While there is one, the background does not work on the task, because waiters do.
     pub(super) fn add_waiter(&self, waiter: Arc<Waiter>) {
         let mut work = self.work.lock();
         work.waiters.push(waiter);
         work.memory.try_again();
     }
 
-    /// Removes a waiter; without one the background may continue.
+    /// Removes a waiter. Without waiters the background may continue.
     pub(super) fn remove_waiter(self: &Arc<Self>, waiter: &Arc<Waiter>) {
         self.work.lock().waiters.retain(|other| !Arc::ptr_eq(other, waiter));
         self.announce();
@@ -214,7 +213,8 @@ impl ProfileTask {
         self.work.lock().has_step(WorkerKind::Waiting)
     }
 
-    /// Bytes of memory that the next step lacks, for a waiter to reserve.
+    /// Returns the bytes of memory that the next step could not reserve, for a waiter to reserve; `None` if it was not
+    /// refused memory.
     pub(super) fn bytes_lacking(&self) -> Option<usize> {
         self.work.lock().memory.lacking()
     }
@@ -239,7 +239,7 @@ impl ProfileTask {
         self.announce();
     }
 
-    /// Drops all data: the profile is no longer wanted.
+    /// Drops all data, because the profile is no longer needed.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
         let mut work = self.work.lock();
@@ -250,7 +250,7 @@ impl ProfileTask {
         drop(held);
     }
 
-    /// Works on the calling thread until the profile is settled, or `refused` is set: by the thread whose
+    /// Works on the calling thread, and blocks, until the profile is settled or `refused` is set by the thread whose
     /// wait for memory timed out.
     pub(super) fn work_until_settled(self: &Arc<Self>, refused: &OnceLock<Error>) {
         loop {
@@ -280,7 +280,7 @@ impl ProfileTask {
         }
     }
 
-    /// Does one step, which ends when `go_on` returns false. Returns false when there is nothing to do.
+    /// Does one step, which ends when `go_on` returns false. Returns false if there is nothing to do.
     pub(super) fn work_on(self: &Arc<Self>, worker: WorkerKind, go_on: &dyn Fn() -> bool) -> bool {
         let Some(step) = self.work.lock().take(worker) else { return false };
         let go_on = || go_on() && !self.abandoned.load(Ordering::Relaxed);
@@ -310,7 +310,7 @@ impl ProfileTask {
         next.into_iter().for_each(|next| next.announce());
     }
 
-    /// Tells waiters, and the background if it may work, that there may be something to do.
+    /// Notifies waiters, and the background if it may work, that there may be something to do.
     fn announce(self: &Arc<Self>) {
         let (waiters, is_for_background) = {
             let work = self.work.lock();

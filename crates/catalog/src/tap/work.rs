@@ -1,4 +1,4 @@
-//! Work queue of a profile: pending and finished work. Plain data protected by the lock of a profile task.
+//! The pending and finished work of a profile. Plain data, protected by the lock of a profile task.
 
 use super::memory::{Held, PartMemory};
 use super::merge::ProfileMerge;
@@ -19,19 +19,19 @@ use std::sync::Arc;
 pub(super) struct ProfileWork {
     /// Row groups that no worker has begun.
     pub waiting: VecDeque<Arc<RowGroup>>,
-    /// Parts that no worker holds.
+    /// Partial profiles that no worker has taken.
     pub idle: Vec<PartialProfile>,
     /// Number of steps in progress.
     pub busy: usize,
-    /// Number of rows profiled; includes those of the tap before this one once that is settled.
+    /// Number of rows profiled, including those of the tap before if that tap is settled.
     pub rows_seen: u64,
     pub failed: Option<Error>,
     pub waiters: Vec<Arc<Waiter>>,
     pub stage: ProfileStage,
     pub memory: PartMemory,
-    /// No further parts are begun, because memory for one was refused.
+    /// Whether memory for another partial profile was refused, so that no more are begun.
     pub parts_refused: bool,
-    /// The task that builds on this one and waits for it.
+    /// The task that builds on this one and waits until this one is settled.
     pub next: Option<Arc<ProfileTask>>,
 }
 
@@ -40,14 +40,14 @@ pub(super) enum ProfileStage {
     /// More rows may come.
     #[default]
     Open,
-    /// The profile is on disk and not read yet. All rows are queued, in case it cannot be.
+    /// The profile is on disk and was not read yet. All rows are queued, in case it cannot be read.
     Stored(Stored),
-    /// All rows are queued; they follow those of `base`.
+    /// All rows are queued. They follow the rows of the tap `base`.
     Complete {
         base: Option<Arc<Tap>>,
         encoder: Encoder,
     },
-    /// All rows were profiled and the parts are being merged; `None` while a worker holds them.
+    /// All rows were profiled, and the partial profiles are being merged; `None` while a worker has them.
     Settling(Option<Box<ProfileMerge>>),
     Settled(Outcome),
 }
@@ -57,7 +57,7 @@ pub(super) enum ProfileStage {
 pub(super) struct Stored {
     pub profile: Arc<StoredProfile>,
     pub encoder: Encoder,
-    /// True if a request wants it read, and true while a thread reads it.
+    /// Whether a request needs the profile, and also while a thread reads it.
     pub is_wanted: bool,
     pub is_read: bool,
 }
@@ -70,13 +70,13 @@ enum BaseProfile {
     Nothing(Error),
 }
 
-/// A unit of work for one worker. It counts as busy until its result is booked.
+/// A step of work for one worker. It counts as in progress until its result is recorded by `book`.
 pub(super) enum ProfileStep {
     Observe(PartialProfile),
-    /// All rows were profiled and the base is settled: merge the parts.
+    /// Merges the partial profiles: all rows were profiled, and the tap before is settled.
     Combine {
         parts: Vec<PartialProfile>,
-        /// Memory for an empty profile, where there are no parts.
+        /// Memory for an empty profile, if there are no partial profiles.
         held: Held,
         base: Option<Arc<CollectedProfile>>,
         encoder: Encoder,
@@ -93,14 +93,14 @@ pub(super) enum ProfileStep {
 
 /// Result of a step.
 pub(super) enum StepResult {
-    /// The part, and the number of rows of a row group that was finished in it, or 0.
+    /// The partial profile, and the number of rows of the row group that was completed in it, or 0.
     Observed(PartialProfile, u64),
     Settling(Box<ProfileMerge>),
     Settled(Outcome),
     Failed(Error),
 }
 
-/// A caller that waits for a profile and works on it meanwhile.
+/// A caller that waits for a profile and works on it.
 pub(super) struct Waiter {
     /// Called when there may be more to do.
     pub wake: Box<dyn Fn() + Send + Sync>,
@@ -120,7 +120,7 @@ pub(super) enum WorkerKind {
 }
 
 impl ProfileStep {
-    /// Works until `go_on` returns false, and on one column at least.
+    /// Works until `go_on` returns false, but at least on one column.
     pub fn run(self, schema: &SchemaRef, go_on: &dyn Fn() -> bool, wake: &Wake) -> Result<StepResult> {
         match self {
             ProfileStep::Observe(mut part) => {
@@ -142,7 +142,7 @@ impl ProfileStep {
 }
 
 impl ProfileWork {
-    /// Returns the tap that this one builds on, until the parts are merged.
+    /// Returns the tap that this one builds on; `None` if there is none, or the partial profiles were merged already.
     pub fn base(&self) -> Option<&Arc<Tap>> {
         match &self.stage {
             ProfileStage::Complete { base, .. } => base.as_ref(),
@@ -165,7 +165,8 @@ impl ProfileWork {
         }
     }
 
-    /// Returns whether there is a step to do. The background leaves a profile that callers wait for to them.
+    /// Returns whether there is a step to do for this kind of worker. The background gets none while callers wait for
+    /// the profile, because they do the work.
     pub fn has_step(&self, worker: WorkerKind) -> bool {
         if worker == WorkerKind::Background && !self.waiters.is_empty() {
             return false;
@@ -190,12 +191,12 @@ impl ProfileWork {
         self.idle.iter().any(PartialProfile::is_ready) || !self.waiting.is_empty() && may_begin && may_reserve
     }
 
-    /// Returns the place of a part that has no row group.
+    /// Returns the index of a partial profile that has no row group in progress; `None` if there is none.
     fn free_part(&self) -> Option<usize> {
         self.idle.iter().rposition(|part| !part.is_unfinished())
     }
 
-    /// Returns the number of parts that a worker holds or whose values are being read.
+    /// Returns the number of partial profiles that a worker has taken or whose values are being read.
     fn parts_at_work(&self) -> usize {
         self.busy + self.idle.iter().filter(|part| part.is_unfinished() && !part.is_ready()).count()
     }
@@ -204,7 +205,7 @@ impl ProfileWork {
         self.busy == 0 && self.waiting.is_empty() && !self.idle.iter().any(PartialProfile::is_unfinished)
     }
 
-    /// Takes the next step; `None` also where memory for it is short.
+    /// Takes the next step; `None` if there is none, or memory for it is short.
     pub fn take(&mut self, worker: WorkerKind) -> Option<ProfileStep> {
         if !self.has_step(worker) {
             return None;
@@ -222,8 +223,8 @@ impl ProfileWork {
         Some(step)
     }
 
-    /// Registers a request for the profile. Returns whether the caller must read it from disk, which only the first one
-    /// must.
+    /// Registers a request for the profile. Returns whether the caller must read it from disk, which is true for the
+    /// first request only.
     pub fn want(&mut self) -> bool {
         match &mut self.stage {
             ProfileStage::Stored(stored) => !mem::replace(&mut stored.is_wanted, true) && !stored.is_read,
@@ -231,7 +232,8 @@ impl ProfileWork {
         }
     }
 
-    /// Returns the stored profile if no other thread is reading it.
+    /// Returns the stored profile for the caller to read; `None` if another thread is reading it or it is not on disk
+    /// only.
     pub fn begin_reading(&mut self) -> Option<(Arc<StoredProfile>, Encoder)> {
         let ProfileStage::Stored(stored) = &mut self.stage else { return None };
         let is_read = mem::replace(&mut stored.is_read, true);

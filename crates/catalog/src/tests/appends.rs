@@ -28,7 +28,7 @@ fn with(failures: Option<Arc<dyn Failures>>, work: Option<Arc<WorkMemory>>) -> (
     (held, Arc::new(catalog))
 }
 
-/// Returns an append of `rows` that waits in line.
+/// Returns an append of `rows` that is in the queue.
 fn in_line(catalog: &Arc<Catalog>, rows: std::ops::Range<i64>) -> Append {
     let mut load = begin(catalog, "t", LoadMode::Append).unwrap();
     load.buffer(&batch(rows)).unwrap();

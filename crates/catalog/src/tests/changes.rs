@@ -12,7 +12,7 @@ fn groups(catalog: &Catalog) -> (Version, Arc<Table>, Vec<usize>) {
     (version, table, rows)
 }
 
-/// Encodes row groups of the given rows, by the positions that they replace.
+/// Encodes row groups of the given rows, by the indexes of the row groups that they replace.
 fn made(
     catalog: &Arc<Catalog>,
     of: &[(usize, std::ops::Range<i64>)],

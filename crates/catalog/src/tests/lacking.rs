@@ -7,7 +7,7 @@ use farpool_statistics::Profile;
 
 const LIMIT: usize = 64 << 20;
 const ROWS: usize = 5_000;
-/// Rows of an append; fewer would not be profiled before they are merged.
+/// Number of rows of an append. Fewer would not be profiled before they are merged.
 const APPENDED: usize = limits::LARGE_GROUP_ROWS;
 
 struct Bench {
@@ -17,7 +17,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a catalog with a budget of [`LIMIT`] and a table of two versions that has no profile yet.
+    /// Creates a catalog with working memory of [`LIMIT`] and a table of two versions that has no profile yet.
     fn new() -> Bench {
         let (held, work) = (Arc::new(Held::default()), WorkMemory::new(LIMIT));
         let pool = Pool::new(PoolConfig { bytes_limit: 512 << 20 }).unwrap();

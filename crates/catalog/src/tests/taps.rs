@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicUsize;
 
-/// A background that keeps submitted chores until a test works on them.
+/// Background that keeps submitted chores until a test runs them.
 #[derive(Debug, Default)]
 pub(super) struct Held(Mutex<Vec<Chore>>);
 

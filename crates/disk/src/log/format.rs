@@ -29,38 +29,39 @@ const BATCH_MAGIC: [u8; 4] = *b"fplb";
 const FORMAT: u32 = 1;
 pub(super) const ENCRYPTED_FORMAT: u32 = 2;
 
-/// Bytes of the numbers in the file header. The seal, if the log is encrypted, and the checksum follow.
+/// Bytes of the file header before the seal (salt and tag), which only an encrypted log has, and the checksum.
 const NUMBERS_BYTES: usize = 48;
 
 /// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
-    /// Random number of the log, drawn when the directory was created.
+    /// Random id of the log, drawn when the directory was created.
     pub log: u64,
-    /// Number of the first batch in the file. Batches are numbered consecutively over all files of a log.
+    /// Sequence number of the first batch in the file. Batches are numbered consecutively over all files of a log.
     pub first_batch: u64,
-    /// Number of the first record in the file, numbered likewise.
+    /// Sequence number of the first record in the file. Records, too, are numbered consecutively over all files of a
+    /// log.
     pub first_record: u64,
     /// Offset of the end of the last batch in the previous file; 0 in the first file of a log.
     pub previous_end: u64,
-    /// Length of the file, reserved before it is used; a multiple of [`SECTOR_BYTES`]. 0 in files of older versions,
-    /// which did not store it.
+    /// Length of the file, a multiple of [`SECTOR_BYTES`], which is reserved before the first batch is written. 0 in
+    /// files of older versions, which did not store it.
     pub file_bytes: u64,
 }
 
 /// Result of decoding the first bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodedFileHeader {
-    /// A valid header, with its seal if the log is encrypted.
+    /// A valid header, with its seal (salt and tag) if the log is encrypted.
     Header(FileHeader, Option<Seal>),
-    /// A format of another version of farpool.
+    /// A file of a newer version of farpool, with its format.
     Format(u32),
-    /// Damaged, or never written.
+    /// No header: it is corrupted, or was never written.
     Nothing,
 }
 
 impl FileHeader {
-    /// Encodes the header of file number `file`.
+    /// Encodes the header of the file with sequence number `file`.
     pub fn encode(&self, keys: Option<&Keys>, file: u64) -> Result<[u8; HEADER_BYTES]> {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&FILE_MAGIC);
@@ -106,10 +107,10 @@ impl FileHeader {
         }
     }
 
-    /// Checks that the header is authentic and belongs to file number `file`.
+    /// Checks that the header is authentic and belongs to the file with sequence number `file`.
     ///
     /// # Errors
-    /// `Corrupt` if it does not.
+    /// `Corrupt` if it was tampered with or belongs to another file.
     pub fn check(&self, keys: &Keys, seal: &Seal, file: u64) -> Result<()> {
         keys.open(Purpose::LogFile, &self.associated(file), seal, &mut [])
     }
@@ -133,7 +134,7 @@ pub(super) struct BatchHeader {
     pub log: u64,
     pub batch: u64,
     pub records: u32,
-    /// Bytes of the payload: the seal, if any, and the records with their lengths.
+    /// Bytes of the payload: the seal (salt and tag), if the log is encrypted, and the records, each after its length.
     pub bytes: u32,
     /// CRC-32 of the payload.
     pub checksum: u32,
@@ -153,7 +154,7 @@ impl BatchHeader {
         bytes
     }
 
-    /// Decodes a header; `None` if the bytes are damaged or not a batch header.
+    /// Decodes a header; `None` if the bytes are corrupted or not a batch header.
     pub fn decode(bytes: &[u8]) -> Option<BatchHeader> {
         let bytes = bytes.get(..BATCH_HEADER_BYTES)?;
         if bytes[..4] != BATCH_MAGIC || crc32fast::hash(&bytes[8..]) != u32_at(bytes, 4) {
@@ -183,7 +184,8 @@ impl BatchHeader {
 pub(super) struct BatchEncryptor {
     salt: Salt,
     cipher: Cipher,
-    /// Lowest batch number that may still be encrypted: a second batch of one number would reuse a nonce.
+    /// Lowest sequence number of a batch that may still be encrypted. A second batch with the same number would reuse a
+    /// nonce.
     next_batch: u64,
 }
 
@@ -213,8 +215,9 @@ impl BatchEncryptor {
 /// Decrypts the batches of a log.
 #[derive(Debug, Default)]
 pub(super) struct BatchDecryptor {
-    /// Salt and cipher of the previous batch: all batches written by one process share a salt.
+    /// Salt and cipher of the previous batch, because all batches written by one process share a salt.
     latest: Option<(Salt, Cipher)>,
+    /// Buffer for the decrypted records of the current batch.
     records: Vec<u8>,
 }
 
@@ -246,7 +249,7 @@ impl BatchDecryptor {
     }
 }
 
-/// Returns the bytes that a batch with `payload_bytes` takes in its file.
+/// Returns the bytes that a batch with a payload of `payload_bytes` takes in its file.
 pub(super) fn whole_bytes(payload_bytes: usize) -> u64 {
     u64_from((BATCH_HEADER_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES))
 }
@@ -267,7 +270,8 @@ pub(super) fn push_record(payload: &mut Vec<u8>, record: &[u8]) {
     payload.extend_from_slice(record);
 }
 
-/// Splits the payload of a batch into records; `None` if their number differs from the one in its header.
+/// Splits the payload of a batch into records; `None` if it is corrupted or has another number of records than the
+/// batch header says.
 pub(super) fn records(mut payload: &[u8], count: u32) -> Option<Vec<&[u8]>> {
     let mut records = Vec::new();
     while let Some((length, rest)) = payload.split_at_checked(4) {

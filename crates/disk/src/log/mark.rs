@@ -24,21 +24,21 @@ pub(super) const NAME: &str = "durable";
 
 const FORMAT: u32 = 1;
 
-/// Shortest interval between marks. Each costs two syncs; loss of records acknowledged since the last one is not
-/// detected.
+/// Minimum interval between two writes of the mark, each of which costs two syncs. The loss of records that were
+/// acknowledged since the last mark is not detected.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Contents of the mark file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DurabilityMark {
-    /// Number of the log, so that the mark of another log is recognized.
+    /// Id of the log, so that the mark of another log is recognized.
     pub log: u64,
     /// Number of durable records.
     pub records: u64,
 }
 
 impl DurabilityMark {
-    /// Reads the mark of a directory; `None` if it is missing or damaged.
+    /// Reads the mark of a directory; `None` if it is missing or corrupted.
     pub fn read(directory: &dyn Directory) -> Option<DurabilityMark> {
         let contents = read_sealed(directory, NAME, FORMAT).ok()?;
         let (log, records) = contents.split_first_chunk()?;
@@ -73,7 +73,8 @@ impl Log {
         Ok(())
     }
 
-    /// Returns the number of records in the mark, if known. Blocks while a mark is being written.
+    /// Returns the number of records in the mark on disk; `None` if it is not known. Blocks while the mark is being
+    /// written.
     pub fn records_marked(&self) -> Option<u64> {
         *self.marked.lock()
     }

@@ -1,20 +1,21 @@
 //! The write-ahead log: records are durable when [`Log::commit`] returns, and are replayed in order when the log is
 //! opened again.
 //!
-//! *Group commit* (R. Johnson et al., *Aether*, PVLDB 3, 2010). Appended records wait in memory. The first caller that
-//! commits writes and syncs all waiting records as one batch. Callers that arrive meanwhile block until it has
-//! finished, and the first of them writes the next batch. A background thread may write in their place, for callers
-//! that do not block ([`Log::write_next`]); an [`Observer`] is notified when records become durable.
+//! *Group commit* (R. Johnson et al., *Aether*, PVLDB 3, 2010). Appended records are buffered in memory. The first
+//! caller that commits writes and syncs all buffered records as one batch. Callers that arrive in the meantime block
+//! until it has finished, and the first of them writes the next batch. A background thread may write in their place,
+//! for callers that do not block ([`Log::write_next`]); an [`Observer`] is notified when records become durable.
 //!
-//! *Recovery.* Batches are numbered, and each is written only after the one before it was synced. A damaged batch that
-//! is followed by an intact one was therefore acknowledged, and is an error. A damaged batch at the very end was torn
-//! by a loss of power before it was acknowledged, and is dropped. [`Log::close`] appends an empty batch, so that after
-//! a clean stop damage to the last records is an error, too. The header of a file states its length, which is reserved
-//! before the file is used: a shorter file was truncated, which is an error, as is a log that has fewer records than
-//! its mark ([`Log::mark`]).
+//! *Recovery.* Batches are numbered, and each is written only after the one before it was synced. A corrupted batch
+//! that is followed by an intact one was therefore acknowledged, and is an error. A corrupted batch at the very end was
+//! torn by a loss of power before it was acknowledged, and is dropped. [`Log::close`] appends an empty batch, so that
+//! after a clean stop corruption of the last records is an error, too. The header of a file states its length, which is
+//! reserved before the file is used: a shorter file was truncated, which is an error, as is a log that has fewer
+//! records than its mark ([`Log::mark`]).
 //!
-//! Example: batches 1, 2 and 3 are on disk, and the checksum of batch 2 does not match. Batch 3 is intact, so that
-//! batch 2 was synced, and opening the log fails. If batch 3 does not match, records of batches 1 and 2 are recovered.
+//! Example: batches 1, 2 and 3 are on disk, and the checksum of batch 2 does not match. If batch 3 is intact, batch 2
+//! was synced, and opening the log fails. If instead only the checksum of batch 3 does not match, the records of
+//! batches 1 and 2 are recovered.
 //!
 //! *Failures.* After a failed write or sync the contents of the device are unknown, and a later sync that succeeds does
 //! not prove that the earlier writes are durable. The log then refuses all calls until it is opened again. A full disk
@@ -24,8 +25,8 @@
 //! Invariant: when a log is opened again, its records are a prefix of those that were appended, and the prefix includes
 //! all that were committed.
 //!
-//! *Assertions.* Where a thread has taken the writer out of the state, they are `debug_assert`: a panic there would
-//! lose the writer, and every later commit would wait for it for ever.
+//! *Assertions.* Where a thread has taken the writer out of the state, they are `debug_assert`, because a panic there
+//! would lose the writer, and every later commit would wait for it for ever.
 
 mod format;
 mod mark;
@@ -49,47 +50,50 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Reserves one part in this many of each file for records that free space, such as drops: room for thousands of them.
+/// Divisor: 1/64 of each file is reserved for records that free space, such as drops of tables. It has room for
+/// thousands of them.
 const RESERVED_PART: u64 = 64;
 
-/// Permission of a record to use the space that is reserved for when the disk is full.
+/// Whether a record may use the space of a file that is reserved for the case that the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservePolicy {
     /// May not use the reserved space.
     Normal,
-    /// May use the reserved space, because space can be freed once the record is durable.
+    /// May use the reserved space, because data can be deleted after the record is durable.
     FreesSpace,
 }
 
-/// Receives notifications about the records of a log, in order, on the thread that writes. Must neither append nor
-/// commit.
+/// Receives notifications about the records of a log, in order, on the thread that writes. Its methods must neither
+/// append nor commit, because the log's next write waits until they return.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// Reports that the first `count` records are durable. Called before [`Log::commit`] returns for any of them.
+    /// Reports that the first `count` records of the log are durable. Called before [`Log::commit`] returns for any of
+    /// them.
     fn durable(&self, count: u64);
 
-    /// Reports that a write failed: no further record becomes durable.
+    /// Reports that a write failed, after which no further record becomes durable.
     fn failed(&self, error: &Error);
 }
 
 /// The log of a directory, shared by all threads that make changes.
 #[derive(Debug)]
 pub struct Log {
-    /// Random number that distinguishes this log from others.
+    /// Random id of the log.
     number: u64,
     directory: Arc<dyn Directory>,
     /// Size of each file in bytes.
     file_bytes: u64,
     state: Mutex<LogState>,
-    /// Cached for [`Log::room`].
+    /// Result of [`Log::room`], cached so that it takes no lock.
     room: AtomicU64,
     /// Notified when the writer has been returned to the state, or has failed.
     changed: Condvar,
-    /// Notified when a record waits to be written, or [`Log::write_next`] must return.
+    /// Notified when a record is appended, and when [`Log::write_next`] must return.
     arrived: Condvar,
     /// Notified when [`Log::keep_marked`] must return.
     ended: Condvar,
     observer: OnceLock<Box<dyn Observer>>,
-    /// Number of durable records according to the mark on disk, if known. Locked while a mark is written.
+    /// Number of durable records according to the mark on disk; `None` if it is not known. Locked while a mark is
+    /// written.
     marked: Mutex<Option<u64>>,
 }
 
@@ -102,24 +106,25 @@ struct LogState {
     is_awaited: bool,
     /// Number of records that were ever appended, and number of those that are durable.
     appended: u64,
+    /// Number of records that are durable.
     durable: u64,
-    /// Length of the seal in each batch; 0 if the directory is not encrypted.
+    /// Bytes of the seal (salt and tag) in each batch; 0 if the directory is not encrypted.
     seal_bytes: usize,
     /// Unused bytes of the current file.
     room: u64,
     bytes_written: u64,
-    /// Taken out by the thread that writes, while it writes.
+    /// The writer; `None` while a thread has taken it out to write.
     writer: Option<Writer>,
     failure: Option<Error>,
     is_stopped: bool,
 }
 
-/// Files of the log, oldest first. Owned by one thread at a time.
+/// Writes the files of the log. Owned by one thread at a time.
 #[derive(Debug)]
 struct Writer {
-    /// Random number that distinguishes this log from others.
+    /// Random id of the log.
     log: u64,
-    /// Oldest first; the last one is the current file, to which batches are appended.
+    /// Files, oldest first. Batches are appended to the last one.
     files: Vec<LogFile>,
     file: Arc<dyn File>,
     encryptor: Option<BatchEncryptor>,
@@ -146,13 +151,14 @@ fn file_name(number: u64) -> String {
 }
 
 impl Log {
-    /// Sets the observer; later calls have no effect. Call this before the first record is appended.
+    /// Sets the observer; later calls have no effect. Must be called before the first record is appended, because the
+    /// observer would miss it.
     pub fn observe(&self, observer: Box<dyn Observer>) {
         drop(self.observer.set(observer));
     }
 
-    /// Appends a record and returns its number, counted from 0 over the lifetime of the log. The record is durable once
-    /// [`Log::commit`] has returned for that number. Blocks while the current file is full.
+    /// Appends a record and returns its sequence number, counted from 0 over the lifetime of the log. The record is
+    /// durable when [`Log::commit`] has returned for that number. Blocks while the current file is full.
     ///
     /// # Errors
     /// `OverLimit` if the record is longer than [`limits::LOG_RECORD_BYTES_MAX`] or the disk is full; `Unavailable`
@@ -166,8 +172,8 @@ impl Log {
         }
     }
 
-    /// Appends a record as [`Log::append`] does, but never waits for the disk. Returns `None` if the caller must call
-    /// [`Log::make_room`] first.
+    /// Appends a record as [`Log::append`] does, but never waits for the disk. Returns `None`, without appending, if
+    /// the current file is full; the caller then calls [`Log::make_room`] and tries again.
     ///
     /// # Errors
     /// Errors of [`Log::append`], except a full disk.
@@ -207,8 +213,8 @@ impl Log {
         Ok(Some(number))
     }
 
-    /// Returns how many bytes of [`ReservePolicy::Normal`] records fitted into the current file after the last append
-    /// or write. Never blocks.
+    /// Returns the number of bytes of [`ReservePolicy::Normal`] records that fitted into the current file after the
+    /// last append or write. Never blocks.
     pub fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }
@@ -217,7 +223,8 @@ impl Log {
         self.room.store(state.room_for_records(ReservePolicy::Normal, self.file_bytes), Ordering::Relaxed);
     }
 
-    /// Makes room for a record of `bytes` bytes: blocks until waiting records are written or a new file is created.
+    /// Blocks until the current file has room for a record of `bytes` bytes: writes the buffered records, and creates a
+    /// new file if necessary.
     ///
     /// # Errors
     /// Errors of [`Log::append`].
@@ -237,8 +244,8 @@ impl Log {
         }
     }
 
-    /// Blocks until records wait, and writes them. Returns whether to call it again: false after [`Log::stop`] and
-    /// after a failed write. Meant for a background thread that calls it in a loop.
+    /// Blocks until records are buffered, and writes them. Returns whether to call it again: false after [`Log::stop`]
+    /// or a failed write. Meant for a background thread that calls it in a loop.
     pub fn write_next(&self) -> bool {
         let mut state = self.state.lock();
         while state.failure.is_none() {
@@ -259,18 +266,18 @@ impl Log {
         false
     }
 
-    /// Makes [`Log::write_next`] return once no records wait, and [`Log::keep_marked`] return at once.
+    /// Makes [`Log::write_next`] return false after the buffered records are written, and [`Log::keep_marked`] return
+    /// at once. Does not block.
     pub fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.arrived.notify_all();
         self.ended.notify_all();
     }
 
-    /// Blocks until record `number` and all records before it are durable.
+    /// Blocks until the record with sequence number `number` and all records before it are durable.
     ///
     /// # Errors
-    /// `Unavailable` if an earlier write failed. Whether the record is in the log is known only once the log is opened
-    /// again.
+    /// `Unavailable` if a write failed. Whether the record is in the log is known only after the log is opened again.
     pub fn commit(&self, number: u64) -> Result<()> {
         let mut state = self.state.lock();
         while number >= state.durable {
@@ -287,8 +294,8 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a new file unless the current one is empty, so that [`Log::forget_before`] can remove all records
-    /// appended so far. Blocks until these are durable.
+    /// Begins a new file, unless the current one has no records, so that [`Log::forget_before`] can remove all records
+    /// appended so far. Blocks until those are durable.
     ///
     /// # Errors
     /// `Unavailable` after a write has failed; `OverLimit` if the disk is full, in which case the log continues in the
@@ -308,10 +315,11 @@ impl Log {
         }
     }
 
-    /// Removes the files whose records all precede `number`, because a manifest covers them.
+    /// Removes the files that have only records before `number`. The caller no longer needs them, because a manifest
+    /// covers them.
     ///
-    /// Example: files begin at records 0, 100 and 200. `forget_before(150)` removes the first file only: the second one
-    /// has record 150. The current file is never removed.
+    /// Example: files begin at records 0, 100 and 200. `forget_before(150)` removes the first file only, because the
+    /// second one has record 150. The current file is never removed.
     ///
     /// # Errors
     /// `Unavailable` if a file cannot be removed; the log continues.
@@ -328,8 +336,8 @@ impl Log {
         outcome
     }
 
-    /// Makes all records durable and writes an empty batch as the end mark, so that opening the log can tell damage to
-    /// the last records from a torn write. The log refuses all calls afterwards.
+    /// Makes all records durable, and writes an empty batch as end mark. With it, corruption of the last records is
+    /// distinguished from a torn write when the log is opened again. The log refuses all calls afterwards.
     ///
     /// # Errors
     /// Errors of [`Log::commit`].
@@ -356,7 +364,7 @@ impl Log {
         self.state.lock().bytes_written
     }
 
-    /// Returns the number of the next record.
+    /// Returns the sequence number that the next appended record will get.
     pub fn next_record(&self) -> u64 {
         self.state.lock().appended
     }
@@ -523,7 +531,7 @@ fn check_length(bytes: usize) -> Result<()> {
 #[derive(Debug)]
 struct FileCreationError {
     error: Error,
-    /// True if no header was written, so that the log can continue in its current file.
+    /// Whether the log can continue in its current file, because no header of the new file was written.
     is_usable: bool,
 }
 

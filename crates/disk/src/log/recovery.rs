@@ -25,31 +25,32 @@ pub struct RecoveredLog {
     pub dropped: Option<TornEnd>,
 }
 
-/// Bytes of the last write before a loss of power, which was torn and not acknowledged.
+/// The torn last write of a log: bytes that were being written when power was lost. They were not acknowledged, and are
+/// dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornEnd {
     /// Full name of the file ([`Directory::full_name`]).
     pub file: String,
     /// Offset of the first dropped byte.
     pub offset: u64,
-    /// Number of bytes up to the last one that is not zero.
+    /// Number of dropped bytes, up to the last one that is not zero.
     pub bytes: u64,
 }
 
-/// Receives a record and its number.
+/// Receives a record and its sequence number.
 type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 
 impl Log {
-    /// Opens the log of `directory`. If there is none, begins a new log with the number `new_log`, if that is given.
-    /// Passes all records from number `from` on to `sink`, oldest first.
+    /// Opens the log of `directory`, and passes all records from sequence number `from` on to `sink`, oldest first. If
+    /// there is no log and `new_log` is given, begins a new log with that id.
     ///
     /// Example: a manifest covers records 0 to 99, and the log has records 80 to 120. With `from = 100`, `sink`
-    /// receives 100 to 120, and damage to records 80 to 99 loses nothing. If the first file begins with record 101,
+    /// receives 100 to 120, and corruption of records 80 to 99 loses nothing. If the first file begins with record 101,
     /// record 100 is missing, which is an error.
     ///
     /// # Errors
-    /// `Corrupt`, with file and offset, if acknowledged records are damaged or missing, or if there is no log and none
-    /// may be begun; `Invalid` if the files have the format of another version; errors of the file system and of
+    /// `Corrupt`, with file and offset, if acknowledged records are corrupted or missing, or if there is no log and
+    /// none may be begun; `Invalid` if the files have the format of another version; errors of the file system and of
     /// `sink`.
     pub fn open(
         directory: Arc<dyn Directory>,
@@ -148,11 +149,11 @@ fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer>
 struct LogScan<'a, 's> {
     directory: &'a dyn Directory,
     from: u64,
-    /// True if the log will be appended to, so that its torn end must be repaired.
+    /// Whether the log will be appended to, so that its torn end must be repaired.
     mends: bool,
-    /// True if a new log may be begun where there is none.
+    /// Whether a new log may be begun if there is none.
     may_begin: bool,
-    /// Read before the files, because another process may append to them during the scan.
+    /// Durability mark, which is read before the files, because another process may append to them during the scan.
     mark: Option<DurabilityMark>,
     sink: &'a mut Sink<'s>,
     decryptor: BatchDecryptor,
@@ -166,8 +167,9 @@ struct LogFileContents {
     file: Arc<dyn File>,
     bytes: Vec<u8>,
     header: FileHeader,
-    /// Offset of the end of the last intact batch, and offset of that batch.
+    /// Offset of the end of the last intact batch.
     end: usize,
+    /// Offset of the last intact batch.
     last_batch: Option<usize>,
     next_batch: u64,
     next_record: u64,
@@ -179,7 +181,7 @@ impl LogFileContents {
         scan.directory.full_name(&self.name)
     }
 
-    /// Returns true if the file is shorter than it was when it was created.
+    /// Returns whether the file is shorter than when it was created, and so was truncated.
     fn is_cut(&self) -> bool {
         u64_from(self.bytes.len()) < self.header.file_bytes
     }
@@ -193,8 +195,8 @@ impl<'a, 's> LogScan<'a, 's> {
         LogScan { directory, from, mends: false, may_begin: false, mark, sink, decryptor, recovered }
     }
 
-    /// Reads all files. Returns the writer that appends to the log, and the number of the next record; `None` if there
-    /// is no file.
+    /// Reads all files. Returns the writer that appends to the log and the sequence number of the next record; `None`
+    /// if there is no file.
     fn files(&mut self) -> Result<Option<(Writer, u64)>> {
         let numbers = self.numbers()?;
         let mut files = Vec::new();
@@ -232,7 +234,8 @@ impl<'a, 's> LogScan<'a, 's> {
         Ok(Some((writer, next_record)))
     }
 
-    /// Checks that the log may have no file: the mark is first written after the log has one.
+    /// Returns `None` if the log may have no file, and otherwise the error: a mark is written only after the log has a
+    /// file.
     fn no_file(&self) -> Result<Option<(Writer, u64)>> {
         match self.mark {
             None => Ok(None),
@@ -346,7 +349,7 @@ impl<'a, 's> LogScan<'a, 's> {
         }
     }
 
-    /// Decodes the batches of a file, up to its end or the first damaged batch, and passes their records to the sink.
+    /// Decodes the batches of a file, up to its end or the first corrupted batch, and passes their records to the sink.
     fn batches(&mut self, mut read: LogFileContents) -> Result<LogFileContents> {
         while let Some((header, payload)) = whole_batch(&read.bytes, read.end) {
             if (header.log, header.batch) != (read.header.log, read.next_batch) {
@@ -374,7 +377,7 @@ impl<'a, 's> LogScan<'a, 's> {
         Ok(read)
     }
 
-    /// Checks that the bytes behind the last intact batch may be a torn batch: no later batch may follow.
+    /// Checks that the bytes after the last intact batch can be a torn batch, which no later batch follows.
     fn check_end(&self, read: &LogFileContents) -> Result<()> {
         match batch_from(&read.bytes, read.end, Some(read.header.log), read.next_batch + 1) {
             None => Ok(()),
@@ -385,8 +388,8 @@ impl<'a, 's> LogScan<'a, 's> {
         }
     }
 
-    /// Clears the remains of a torn batch behind the last intact one, and rewrites that one: if its sync failed, reads
-    /// return it from the system's cache although it is not on the device.
+    /// Clears the remains of a torn batch after the last intact one, and rewrites the intact one: if its sync had
+    /// failed, reads would return it from the system's page cache although it is not on the device.
     fn mend_end(&mut self, read: &LogFileContents) -> Result<()> {
         let LogFileContents { name, file, bytes, end, last_batch, .. } = read;
         let rest = without_zeros(&bytes[*end..]).len();
@@ -412,7 +415,7 @@ impl<'a, 's> LogScan<'a, 's> {
         Ok(())
     }
 
-    /// Checks that the log has all records that the mark states, except those that are not needed.
+    /// Checks that the log has all records that were durable according to the mark, except those before `from`.
     fn check_mark(&self, read: &LogFileContents) -> Result<()> {
         let Some(mark) = self.mark.filter(|mark| mark.log == read.header.log) else { return Ok(()) };
         let (left, known) = (read.next_record, mark.records);
@@ -470,7 +473,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &rest[..end]
 }
 
-/// Returns the batch at an offset if it is intact.
+/// Returns the batch at an offset; `None` if it is not intact.
 fn whole_batch(bytes: &[u8], at: usize) -> Option<(BatchHeader, &[u8])> {
     let rest = bytes.get(at..)?;
     let header = BatchHeader::decode(rest)?;
@@ -479,7 +482,8 @@ fn whole_batch(bytes: &[u8], at: usize) -> Option<(BatchHeader, &[u8])> {
         .then_some((header, payload))
 }
 
-/// Returns the offset of the first batch header at or behind `from` that belongs to `log` and has at least this number.
+/// Returns the offset of the first batch header at or after `from` that belongs to `log` (to any log for `None`) and
+/// has at least this sequence number.
 fn batch_from(bytes: &[u8], from: usize, log: Option<u64>, number: u64) -> Option<usize> {
     let is_batch = |at: &usize| {
         let header = BatchHeader::decode(&bytes[*at..]);

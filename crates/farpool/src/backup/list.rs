@@ -14,9 +14,9 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct List {
     format: u32,
-    /// The number of the data directory, as text: JSON numbers do not hold 64 bits.
+    /// The id of the data directory, as text because JSON numbers do not hold 64 bits.
     pub node: String,
-    /// The files, with the manifest last.
+    /// The files; the manifest is last.
     pub files: Vec<Entry>,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Entry {
     pub stored: String,
     pub bytes: u64,
     pub sha256: String,
-    /// Digest of the end of the file, by which the node's file is recognized.
+    /// Digest of the end of the file, by which a file of the node is recognized as the same.
     pub end_sha256: String,
-    /// The store's version of the content when it was written, such as an entity tag; empty for directories.
+    /// The object store's version of the content when it was written, such as an entity tag; empty for directories.
     pub stamp: String,
 }
 
@@ -78,6 +78,9 @@ impl List {
     }
 
     /// Reads the list of a vault.
+    ///
+    /// # Errors
+    /// `NotFound` if the vault has no list.
     pub fn expect(vault: &Vault) -> Result<List> {
         List::read(vault)?.ok_or_else(|| no_backup(vault.place()))
     }
@@ -98,7 +101,7 @@ impl List {
     }
 }
 
-/// Returns whether a name is that of a file within a directory, rather than a path out of it.
+/// Returns whether a name is that of a file in a directory, and not a path that leads out of it.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !name.is_empty() && name.len() <= limits::NAME_BYTES_MAX && name.bytes().all(is_plain)

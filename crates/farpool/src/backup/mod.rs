@@ -1,9 +1,9 @@
 //! Backups of a node's data directory, in a directory or an object store, and data directories restored from them.
 //!
-//! A backup is the unchanged files of a checkpoint, and a *list* of them (`backup.json`), which is written last:
-//! without the list there is no backup, and while a new backup is taken the previous one stays intact. Segments never
-//! change, so that segments that are in the backup already are not sent again: they are identified by the number of the
-//! data directory and their own number, and their end, which contains the checksums of all their data, is compared.
+//! A backup consists of the unchanged files of a checkpoint and a *list* of them (`backup.json`), which is written
+//! last. Without the list there is no backup, and while a new backup is taken the previous one stays intact. Segments
+//! never change, so that segments that are already in the backup are not sent again: they are identified by the id of
+//! the data directory and their own id, and their end, which contains the checksums of all their data, is compared.
 //!
 //! Invariants: all files in a list were complete, with their SHA-256, when it was written; files that are not in a list
 //! are removed only after the list has been written.
@@ -31,7 +31,7 @@ fn hex(bytes: impl AsRef<[u8]>) -> String {
     })
 }
 
-/// Formats the place of a file of a backup for people.
+/// Formats the path of a file of a backup for messages.
 fn shown(place: &str, name: &str) -> String {
     match is_url(place) || place.ends_with('/') {
         true => format!("{}/{name}", place.trim_end_matches('/')),
@@ -45,7 +45,7 @@ fn damaged(place: &str, name: &str, what: &str) -> Error {
         .advise("the backup is damaged: take another one, or restore from another place")
 }
 
-/// Returns the error for a place without a backup.
+/// Returns the error for a directory or prefix that has no backup.
 fn no_backup(place: &str) -> Error {
     Error::not_found(format!("there is no backup in {place}: it has no {LIST}"))
         .advise("name the place that was given to 'farpool backup'; a backup that was cut off is none")
@@ -59,7 +59,7 @@ fn count(counter: &Count, bytes: usize) {
     counter.fetch_add(farpool_model::cast::u64_from(bytes), std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Runs work that waits for disks and networks on a blocking thread.
+/// Runs work that blocks on disks and networks, on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let joined = tokio::task::spawn_blocking(work).await;
     joined.map_err(|error| Error::internal(format!("a backup stopped: {error}")))?

@@ -20,19 +20,19 @@ pub struct Restored {
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// The contents of the directory; parts that are damaged were damaged when the backup was taken.
+    /// The contents of the directory. Corrupted parts were corrupted already when the backup was taken.
     pub found: Recovery,
-    /// The keys and values in the directory, if it has any.
+    /// The key-value entries in the directory; `None` if it has none.
     pub keys: Option<KeysFound>,
 }
 
 /// Restores the backup in `source` to `directory`, which must be empty or not exist. The whole backup is read and
-/// checked, with the master key if it is encrypted, before the directory gets its name. Bytes that are processed are
-/// added to `done`.
+/// checked, with the master key if it is encrypted, before the directory gets its name. The number of processed bytes
+/// is added to `done`.
 ///
 /// # Errors
-/// `Denied` if a key is missing or wrong; `NotFound` if there is no backup; `Corrupt`, with the file's name, if one is
-/// damaged or missing; `Exists` for a directory that is not empty; errors of the disk, the network and the store.
+/// `Denied` if a key is missing or wrong; `NotFound` if there is no backup; `Corrupt`, with the file's name, if a file
+/// is corrupted or missing; `Exists` for a directory that is not empty; errors of the disk, the network and the store.
 pub async fn restore(
     source: &str,
     directory: &Path,
@@ -61,7 +61,7 @@ pub async fn restore(
     .await
 }
 
-/// A directory that is removed unless it is renamed.
+/// A directory that is being restored. Dropping this removes it, unless it was renamed.
 struct Partial(PathBuf);
 
 impl Partial {
@@ -99,7 +99,7 @@ fn check_free(directory: &Path) -> Result<()> {
     }
 }
 
-/// Copies a file of the backup, and checks it.
+/// Copies a file of the backup, and checks its length and digest.
 fn fetch(vault: &Vault, entry: &Entry, to: &Path, done: &Count) -> Result<()> {
     let damaged = |what: &str| damaged(vault.place(), &entry.stored, what);
     let mut from = vault.open(&entry.stored).map_err(|error| match error.kind {
@@ -130,7 +130,7 @@ fn fetch(vault: &Vault, entry: &Entry, to: &Path, done: &Count) -> Result<()> {
     file.sync_all().map_err(|error| failed("sync", to, &error))
 }
 
-/// Gives the directory a new number, and reads and checks all its contents.
+/// Gives the directory a new id, and reads and checks all its contents.
 fn adopt(path: &Path, list: &List, master: Option<&MasterKey>) -> Result<(Recovery, Option<KeysFound>)> {
     let manifest = list.files.last().ok_or_else(|| Error::corrupt("the backup has no files"))?;
     let mut number = [0; 8];

@@ -13,14 +13,14 @@ use std::io::Read;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Number of requests to the node that may be in flight.
+/// Maximum number of concurrent requests to the node.
 const READS_AHEAD: usize = 4;
 
-/// Number of bytes at the end of a file that identify it as the file of an earlier backup: the end of a segment
+/// Number of bytes at the end of a file by which it is recognized as a file of an earlier backup. The end of a segment
 /// contains the checksums of its directory, which contains those of all its data.
 const END_BYTES: u64 = 4 << 10;
 
-/// The size of a backup, and the part of it that was sent.
+/// The size of a backup, and how much of it was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Number of files.
@@ -29,12 +29,12 @@ pub struct Taken {
     pub bytes: u64,
     /// Number of files that were not in the target yet.
     pub files_sent: u64,
-    /// Bytes of these files.
+    /// Bytes of the files that were sent.
     pub bytes_sent: u64,
 }
 
-/// Backs up the data directory of the node of `pool` to `target`, a directory or a URL of an object store. Bytes that
-/// are processed are added to `done`.
+/// Backs up the data directory of the node of `pool` to `target`, a directory or a URL of an object store. The number
+/// of processed bytes is added to `done`.
 ///
 /// # Errors
 /// `Denied` without the admin role; `Invalid` if the node has no data directory, or the target has a backup of another
@@ -114,7 +114,7 @@ impl Taking {
         Ok(hex(Sha256::digest(&self.backup.read(&file.name, file.bytes, start).await?)))
     }
 
-    /// Returns the entry of a file that is in the target already.
+    /// Returns the entry of a file that is in the target already; `None` if it must be sent.
     fn known(&self, file: &BackupFile, end: &str) -> Option<Entry> {
         let is_it =
             |entry: &&Entry| entry.name == file.name && entry.bytes == file.bytes && entry.end_sha256 == end;
@@ -159,7 +159,8 @@ impl Taking {
         })
     }
 
-    /// Checks that all files are still there, before the list is written.
+    /// Checks that all files of the backup are in the target. Called before the list is written, because the list
+    /// promises it.
     fn check_there(&self, entries: &[Entry]) -> Result<()> {
         let there = self.vault.list()?;
         let is_missing =
@@ -177,7 +178,8 @@ impl Taking {
         }
     }
 
-    /// Removes files of earlier backups, complete or not. Files that cannot be removed are removed by the next backup.
+    /// Removes files of earlier backups, complete or not. The next backup tries again to remove those that cannot be
+    /// removed.
     fn remove_others(&self, entries: &[Entry]) {
         let is_ours =
             |name: &str| name.starts_with(&self.node) || (name.starts_with('.') && name.ends_with(".part"));

@@ -1,4 +1,4 @@
-//! The place of a backup: a directory, or a prefix of an object store.
+//! The storage of a backup: a directory, or a prefix of an object store.
 
 use super::shown;
 use crate::cloud;
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A place for the files of a backup.
+/// Storage for the files of a backup.
 pub(super) struct Vault {
     place: String,
     of: Of,
@@ -22,21 +22,21 @@ enum Of {
     Store(cloud::Vault),
 }
 
-/// A file in a vault: its size, and the store's version of its content.
+/// A file in a vault: its size, and the object store's version of its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub bytes: u64,
     pub stamp: String,
 }
 
-/// A file that is being written, and becomes visible when it is finished.
+/// A file that is being written. It becomes visible when it is finished.
 pub(super) enum Writing {
     Folder { file: NamedTempFile, path: PathBuf, folder: PathBuf },
     Store(cloud::VaultWriter),
 }
 
 impl Vault {
-    /// Refers to a place without accessing it.
+    /// Creates a vault for a path or URL, without accessing it.
     pub fn at(place: &str) -> Result<Vault> {
         let of = match is_url(place) {
             true => Of::Store(cloud::Vault::at(place)?),
@@ -49,7 +49,7 @@ impl Vault {
         &self.place
     }
 
-    /// Prepares the place for writing; a directory is created if its parent exists.
+    /// Prepares the vault for writing; a directory is created if its parent exists.
     pub fn prepare(&self) -> Result<()> {
         match &self.of {
             Of::Folder(path) => match std::fs::create_dir(path) {
@@ -82,7 +82,7 @@ impl Vault {
         Ok(found)
     }
 
-    /// Returns whether reading a file needs no transfer over a network, so that its content can be checked.
+    /// Returns whether files can be read without a network transfer, so that their contents can be checked cheaply.
     pub fn is_near(&self) -> bool {
         matches!(self.of, Of::Folder(_))
     }
@@ -148,7 +148,7 @@ impl Writing {
         }
     }
 
-    /// Makes the file visible and durable; returns the store's version of its content.
+    /// Makes the file visible and durable; returns its size and the object store's version of its content.
     pub fn finish(self) -> Result<Found> {
         match self {
             Writing::Folder { file, path, folder } => {

@@ -1,5 +1,5 @@
 //! `farpool calibrate`: measures the rates of this machine, on which the choice of operators to push down is based, or
-//! the best way to request chunks over the link to a node ([`link`]).
+//! the best way to request column chunks over the link to a node ([`link`]).
 //!
 //! Each rate is the best of a few runs on one thread over a generated table. The engine's rates are measured through
 //! SQL without push-down, minus the time in which the pool returns the columns.
@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Rows of the measured table: the fastest pass over them still takes a millisecond.
+/// Number of rows of the measured table. Reason: the fastest pass over them still takes a millisecond.
 const ROWS: u64 = 32 * ROW_GROUP_ROWS as u64;
-/// Runs of each measurement; the fastest counts, since it was disturbed least.
+/// Number of runs per measurement. The fastest counts, because it was disturbed least.
 const RUNS: u64 = 3;
 /// Number of measurements, each a pass over all rows.
 const PASSES: u64 = 13;
@@ -133,8 +133,8 @@ async fn measure() -> Outcome<Rates> {
     })
 }
 
-/// Loads the measured table: `id` is different in each row, in no order; `k` has 16 values, `v` a thousand; `s` is a
-/// sentence.
+/// Loads the measured table: `id` is different in each row, in no order; `k` has 16 distinct values, `v` a thousand;
+/// `s` is a sentence.
 async fn load(pool: &EmbeddedPool, done: &AtomicU64) -> Outcome<TableInfo> {
     let batch = |first: u64| {
         let rows = || first..first + ROW_GROUP_ROWS as u64;

@@ -18,7 +18,7 @@ Examples:
 Reads everything that a start would read, and verifies its checksums and, in an encrypted directory, its authentication
 tags. Changes nothing. The exit status is 1 if anything is damaged.";
 
-/// Number of damaged places that are listed; the others are counted.
+/// Maximum number of corrupted places that are listed; the others are only counted.
 const SHOWN: usize = 100;
 
 /// Verify a data directory that no memory node has open
@@ -71,7 +71,7 @@ fn as_text(path: &Path, found: &Recovery, keys: Option<&KeysFound>) -> String {
     text
 }
 
-/// Summarizes the contents of a data directory in a line.
+/// Summarizes the tables of a data directory in a line.
 pub(super) fn summary(found: &Recovery) -> String {
     let text = format!(
         "{}, {}{}; {} read from the log",
@@ -83,7 +83,7 @@ pub(super) fn summary(found: &Recovery) -> String {
     text + &torn(found.dropped.as_ref())
 }
 
-/// Summarizes the keys and values of a data directory in a line.
+/// Summarizes the key-value entries of a data directory in a line.
 pub(super) fn summary_of_keys(found: &KeysFound) -> String {
     let keys = if found.keys > 0 { size::counted(found.keys, "key") + ", " } else { String::new() };
     let text = format!(
@@ -94,7 +94,7 @@ pub(super) fn summary_of_keys(found: &KeysFound) -> String {
     text + &torn(found.dropped.as_ref())
 }
 
-/// Describes the torn end of a log.
+/// Describes the torn last write of the log, if there was one.
 fn torn(dropped: Option<&TornEnd>) -> String {
     dropped.map_or_else(String::new, |dropped| {
         format!(
@@ -107,7 +107,7 @@ fn torn(dropped: Option<&TornEnd>) -> String {
     })
 }
 
-/// Formats the bytes of tables on disk, if compression makes a difference.
+/// Formats the bytes of tables on disk, if they differ from the encoded bytes because of compression.
 fn stored(found: &Recovery) -> String {
     match found.bytes_stored {
         stored if stored < found.bytes / 100 * 99 => format!(" compressed to {}", size::bytes(stored)),

@@ -13,23 +13,23 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The settings of the file.
+/// The settings of the configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The memory node.
+    /// The URL of the memory node.
     #[serde(default, deserialize_with = "pool_url")]
     pub pool: Option<PoolUrl>,
-    /// A file with the token for that node.
+    /// A file with the token for the node `pool`.
     pub token_file: Option<PathBuf>,
-    /// The token itself.
+    /// The token for the node `pool`.
     pub token: Option<String>,
-    /// A file with the authorities that sign that node's certificate.
+    /// A file with the certificate authorities that sign the certificate of the node `pool`.
     pub tls_ca: Option<PathBuf>,
     /// The initial settings of the shell.
     #[serde(default)]
     pub shell: ShellConfig,
-    /// The path of the file.
+    /// The path of the configuration file.
     #[serde(skip)]
     pub path: PathBuf,
 }
@@ -38,12 +38,12 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellConfig {
-    /// The format of results.
+    /// The output format of results.
     #[serde(default, deserialize_with = "mode")]
     pub mode: Option<Format>,
-    /// Maximal number of rows of a result that are shown; 0 for all.
+    /// Maximum number of rows of a result that are shown; 0 for all.
     pub max_rows: Option<usize>,
-    /// Maximal number of characters of a line that are shown; 0 for any number.
+    /// Maximum number of characters of a line that are shown; 0 for any number.
     pub max_width: Option<usize>,
     /// Whether times are shown.
     pub timer: Option<bool>,
@@ -103,7 +103,7 @@ fn wrong(path: &Path, what: &str, advice: &str) -> Stop {
     Stop::Usage(Error::invalid(format!("{}: {what}", path.display())).advise(advice))
 }
 
-/// Refuses a file with a token that other users of this machine may read.
+/// Checks that other users of this machine cannot read a file with a token.
 #[cfg(unix)]
 fn refuse_readable_by_others(file: &File, path: &Path) -> Outcome {
     use std::os::unix::fs::PermissionsExt;

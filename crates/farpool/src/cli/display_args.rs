@@ -3,7 +3,7 @@
 use super::output::{Fit, Format};
 use super::terminal;
 
-/// Default maximum of the rows of a result that are shown on a terminal.
+/// Default maximum number of rows of a result that are shown on a terminal.
 pub const ROWS_DEFAULT: usize = 40;
 
 /// Format and extent of printed results
@@ -30,7 +30,8 @@ impl DisplayArgs {
         self.format.unwrap_or(Format::Table)
     }
 
-    /// Returns the limits of the output, for a terminal of the current size or elsewhere.
+    /// Returns the limits of the output: those that fit the terminal at its current size, or none if the output is not
+    /// a terminal.
     pub fn fit(&self) -> Fit {
         let screen = terminal::size();
         let given = |given: Option<usize>| given.map(|most| Some(most).filter(|most| *most > 0));

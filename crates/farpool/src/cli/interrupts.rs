@@ -14,11 +14,11 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-/// Time for stopped work to notify the node, which would otherwise notice that the connection is closed.
+/// Time in which stopped work can notify the node. Without it, the node notices only that the connection is closed.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Time after the limit of a statement until it is abandoned. A statement ends within a few milliseconds, unless one
-/// call of a function takes longer.
+/// Time after the time limit of a statement, after which the statement is abandoned. It normally ends within a few
+/// milliseconds, unless one call of a function takes longer.
 const GRACE: Duration = Duration::from_millis(400);
 
 enum Event<T> {
@@ -26,19 +26,19 @@ enum Event<T> {
     Interrupted,
 }
 
-/// The receiver of the next Ctrl-C; `None` if there is none.
+/// The callback for the next Ctrl-C; `None` if nothing runs.
 static LISTENER: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 
-/// The time by which the current statement must have ended, and its limit.
+/// The time at which the current statement must have ended, and its time limit.
 static LIMIT: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
 
-/// Records that a statement with this limit begins now.
+/// Records that a statement with this time limit begins now.
 pub fn begin_statement(limit: Option<Duration>) {
     let deadline = limit.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
     *LIMIT.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
 }
 
-/// Runs `work` on a thread of the runtime to completion, or until Ctrl-C.
+/// Runs `work` on a thread of the runtime, and blocks until it is complete or Ctrl-C is pressed.
 pub fn run<W, T>(runtime: &Runtime, work: W) -> Outcome<T>
 where
     W: Future<Output = Outcome<T>> + Send + 'static,
@@ -67,7 +67,7 @@ where
     })
 }
 
-/// Waits for the end of the work; fails with the reason if it has to be stopped.
+/// Blocks until the work is complete; fails with the reason if it must be stopped.
 fn wait<T>(told: &Receiver<Event<T>>) -> Result<Outcome<T>, Stop> {
     loop {
         let limit = *LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +97,7 @@ fn set_listener(listener: Option<Box<dyn Fn() + Send>>) {
     *LISTENER.lock().unwrap_or_else(PoisonError::into_inner) = listener;
 }
 
-/// Starts the thread that waits for Ctrl-C, once. From then on the signal no longer ends the process.
+/// Starts the thread that waits for Ctrl-C, if it does not run yet. From then on the signal no longer ends the process.
 fn listen() -> Outcome {
     static STARTED: Once = Once::new();
     let mut started: io::Result<()> = Ok(());

@@ -188,7 +188,7 @@ async fn of_query(args: &Args, name: &TableName, query: &str) -> Outcome<(TableI
     Ok((info, rows_read.load(Ordering::Relaxed)))
 }
 
-/// Returns the positions of the columns to load, unless all are loaded; prints the columns that are left out.
+/// Returns the indexes of the columns to load; `None` for all columns. Prints the columns that are left out.
 fn chosen(args: &Args, schema: &Schema) -> Outcome<Option<Vec<usize>>> {
     if let Some(names) = &args.columns {
         let mut columns = farpool::column_positions(schema, Some(names.as_slice()))?;
@@ -217,7 +217,7 @@ pub fn watch(label: String, load: &FileLoad) -> Progress {
 }
 
 /// Returns a warning if the pool does not have enough memory for both a table and its replacement, estimated from the
-/// number of rows of each. The load may succeed nevertheless.
+/// number of rows of each; `None` otherwise. The load may succeed nevertheless.
 async fn lack_of_room(pool: &dyn Pool, name: &TableName, load: &FileLoad) -> Option<String> {
     let (table, status) = (pool.table(name).await.ok()?, pool.status().await.ok()?);
     let columns =

@@ -155,7 +155,7 @@ fn start_log() {
         .init();
 }
 
-/// Runs `work` to completion or until Ctrl-C, which drops it; dropping cancels the statements that run at a node.
+/// Runs `work` until it is complete or Ctrl-C is pressed. Ctrl-C drops it, which cancels its statements at a node.
 fn run_until_interrupted<W>(work: W) -> Outcome
 where
     W: Future<Output = Outcome> + Send + 'static,

@@ -21,17 +21,18 @@ const POOL_VARIABLE: &str = "FARPOOL_POOL";
 /// The default pool.
 const POOL_DEFAULT: &str = "farpool://127.0.0.1:9797";
 
-/// A pool, and the place that names it.
+/// A pool, and where it was named.
 #[derive(Clone, Debug)]
 pub struct NamedPool {
     pub url: PoolUrl,
-    /// The place to correct if there is no such pool; `None` if it was named on the command line, or is built in.
+    /// Setting that the user must correct if there is no such pool; `None` if it was named on the command line, or is
+    /// the default.
     place: Option<String>,
 }
 
 impl NamedPool {
     /// Returns the pool named on the command line (`option`), in the environment or in the configuration file, in this
-    /// order of precedence.
+    /// order of precedence; `None` if there is none.
     pub fn find(option: Option<&PoolUrl>, config: &Config) -> Outcome<Option<Self>> {
         if let Some(url) = option {
             return Ok(Some(NamedPool { url: url.clone(), place: None }));
@@ -101,7 +102,7 @@ pub struct SealArgs {
 }
 
 impl SealArgs {
-    /// Returns the proof of identity that the node at `url` must give, if its answers are to be encrypted.
+    /// Returns the proof of identity that the node at `url` must give; `None` if its answers need not be encrypted.
     pub fn proof(&self, url: &PoolUrl, token: Option<&str>) -> Outcome<Option<Proof>> {
         if !self.encrypt_results {
             return Ok(None);
@@ -135,7 +136,7 @@ impl SealArgs {
     }
 }
 
-/// Reads a public key, given literally or as the name of a file that contains it.
+/// Reads a public key, which is given as digits or as the name of a file that contains them.
 fn public_key(given: &str) -> Outcome<PublicKey> {
     if let Some(key) = PublicKey::from_hex(given) {
         return Ok(key);
@@ -186,8 +187,8 @@ impl ClientArgs {
     }
 }
 
-/// The settings for one pool in the configuration file: empty for pools that the file does not name, so that a token is
-/// sent to no other node.
+/// The settings for one pool in the configuration file. Empty for pools that the file does not name, so that its token
+/// is sent to no other node.
 #[derive(Default)]
 struct PoolConfig<'a> {
     token: Option<&'a str>,
@@ -212,7 +213,7 @@ impl<'a> PoolConfig<'a> {
     }
 }
 
-/// Reads a file of one line. Errors do not repeat its contents.
+/// Reads a token from a file of one line. Errors do not show the contents, which are secret.
 fn read_token(path: &Path) -> Outcome<String> {
     let mut text = String::new();
     File::open(path)

@@ -16,22 +16,23 @@ use std::time::{Duration, Instant};
 pub struct Printer {
     pub format: Format,
     pub fit: Fit,
-    /// Whether to print the requests to the pool, its answers, and the outcome.
+    /// Whether to print the plan (the parts that run at the pool, with the pool's answers, and those that run here),
+    /// and after the run the estimates next to the actual figures.
     pub explains: bool,
-    /// Whether to print the time of a statement.
+    /// Whether to print the elapsed time of a statement.
     pub times: bool,
 }
 
-/// A result that was read completely, to be shown later.
+/// A query result buffered in memory before it is displayed, up to a size limit.
 pub struct Taken {
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
-    /// Whether rows are missing because the result is too large.
+    /// Whether the result was truncated at the limit.
     pub is_cut: bool,
 }
 
 impl Printer {
-    /// Runs a statement that started at `start` and prints its rows; `is_first` tells that nothing has been printed
+    /// Runs a statement that started at `start` and prints its rows. `is_first` is true if nothing has been printed
     /// yet. Returns whether the statement has a result.
     pub async fn print(&self, query: &Query, start: Instant, is_first: bool) -> Outcome<bool> {
         self.explain(query);
@@ -57,8 +58,8 @@ impl Printer {
         Ok(has_result)
     }
 
-    /// Runs a statement and reads its rows as fast as they arrive, up to `bytes_max` in memory. `None` if it has no
-    /// result.
+    /// Runs a statement and buffers its result, up to `bytes_max` in memory; a larger result is truncated. Returns
+    /// `None` if the statement has no result.
     pub async fn take(&self, query: &Query, bytes_max: usize) -> Outcome<Option<Taken>> {
         self.explain(query);
         let mut batches = query.execute().await?;
@@ -106,7 +107,8 @@ impl Printer {
     }
 }
 
-/// Returns the size of a result, and the part of it that was shown: `(1,000 rows, 40 shown, 12 ms)`.
+/// Returns a line with the size of a result, the part of it that was displayed, and the elapsed time: `(1,000 rows, 40
+/// shown, 12 ms)`.
 pub fn summary(rows: u64, columns: usize, left_out: LeftOut, time: Option<Duration>) -> String {
     let mut parts = vec![size::counted(rows, "row")];
     parts.extend(left_out.rows_shown.map(|shown| format!("{shown} shown")));
@@ -117,8 +119,8 @@ pub fn summary(rows: u64, columns: usize, left_out: LeftOut, time: Option<Durati
     format!("({})", parts.join(", "))
 }
 
-/// Adds the receipt of another statement. Statements run one after the other, so that their elapsed times are added up,
-/// whereas those of one query's programs overlap.
+/// Adds the execution statistics of another statement to `total`. Statements run one after the other, so that their
+/// elapsed times are added, whereas [`Receipt::merge`] takes the longest because the programs of one query overlap.
 pub fn add_receipt(total: &mut Receipt, more: &Receipt) {
     let elapsed_ns = total.elapsed_ns + more.elapsed_ns;
     total.merge(more);

@@ -24,7 +24,7 @@ pub enum Unit {
     Copied,
 }
 
-/// A bar that follows a counter until it is dropped, and is then erased from the screen.
+/// A progress bar that follows a counter. Dropping this erases the bar from the screen.
 pub struct Progress {
     bar: ProgressBar,
     stop: Arc<AtomicBool>,
@@ -32,7 +32,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows a bar labelled `label` for `done` out of `total`; `rows`, if given, are shown beside it.
+    /// Shows a bar labelled `label` with the value of the counter `done`, out of `total`. If `rows` is given, that
+    /// counter is shown, too.
     pub fn follow(
         label: impl Into<Cow<'static, str>>,
         unit: Unit,

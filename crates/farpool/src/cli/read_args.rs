@@ -78,7 +78,7 @@ impl ReadArgs {
         Ok(options)
     }
 
-    /// Refuses flags that would have no effect, because `what` is not a file.
+    /// Fails if one of the flags was given, because they would have no effect for `what`, which is not a file.
     pub fn none_for(&self, what: &str) -> Outcome {
         if !self.is_given()? {
             return Ok(());
@@ -107,7 +107,7 @@ impl ReadArgs {
     }
 }
 
-/// Rejoins types such as `decimal(10,2)`, which were split at the comma that separates columns.
+/// Joins types such as `decimal(10,2)` again, which were split at the comma that separates columns.
 fn joined(parts: &[String]) -> Vec<String> {
     let mut whole: Vec<String> = Vec::new();
     for part in parts {

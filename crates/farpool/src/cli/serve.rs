@@ -58,12 +58,12 @@ With --tls-cert, clients connect to farpools://HOST:PORT, and unencrypted connec
 are PEM: the node's certificate followed by the intermediate ones, and the private key without a password.
 They are read again like the file of --access; the old ones stay in use until both are complete and match.";
 
-/// Time limit for a node with a data directory to write the checkpoint that makes the next start fast. Acknowledged
-/// changes are already durable.
+/// Time limit for a node with a data directory to write a last checkpoint, which makes the next start fast.
+/// Acknowledged changes are durable without it.
 const STOP_WITH_DATA: Duration = Duration::from_secs(60);
 
-/// Time limit for the node to stop once all clients are disconnected: for a step of each worker and for work on
-/// blocking threads. After that the process ends without waiting for them.
+/// Time limit for the node to stop after all clients are disconnected: for a step of each worker, and for work on
+/// blocking threads. The process then ends without waiting for them.
 const STOP: Duration = Duration::from_secs(2);
 
 /// Run a memory node
@@ -134,7 +134,7 @@ pub struct Args {
     node_key_file: Option<PathBuf>,
 }
 
-/// When keys are made durable, with the names that Redis uses.
+/// When changes of keys are synced to disk, with the names that Redis uses.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum When {
     Always,
@@ -152,7 +152,7 @@ impl From<When> for Fsync {
     }
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Runs the node until SIGINT or SIGTERM.
 pub fn run(args: Args) -> Outcome {
     for (flag, bytes) in [("--memory", args.memory), ("--work-memory", args.work_memory)] {
         refuse_more_than_there_is(flag, bytes)?;
@@ -256,7 +256,8 @@ pub fn run(args: Args) -> Outcome {
     outcome
 }
 
-/// Refuses a size that exceeds the memory of this machine or container: the node would be killed when it uses it.
+/// Fails for a size that exceeds the memory of this machine or container, because the node would be killed when it uses
+/// it.
 fn refuse_more_than_there_is(flag: &str, bytes: Option<usize>) -> Outcome {
     match (bytes, farpool::memory_bytes()) {
         (Some(bytes), Some(most)) if bytes > most => {
@@ -277,8 +278,8 @@ fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
     Ok(Some(Followed::open(paths, |paths| certificate::read(&paths[0], &paths[1]))?))
 }
 
-/// Returns the key of the data directory, or one that lasts as long as the process; `None`, with a warning, if the
-/// process may not lock memory for one.
+/// Returns the private key of the data directory, or a new one that lasts until the process ends. Returns `None`, with
+/// a warning, if the process may not lock memory for it.
 fn node_key(data: Option<&dyn Directory>) -> Outcome<Option<PrivateKey>> {
     let key = data.map_or_else(PrivateKey::random, farpool::node::node_key);
     match key {
@@ -304,7 +305,7 @@ fn report(path: &Path, found: &Recovery, tier: Option<Tier>) {
     }
 }
 
-/// Stops the node's workers, or gives up after a while if one of them is in a long step.
+/// Stops the node's workers, but waits at most `within`, because a worker may be in a long step.
 async fn shut_down(node: Arc<Node>, within: Duration) {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     // Dropping the last reference to a node waits for its workers, so it is done on a thread that nothing waits for. If
@@ -317,10 +318,11 @@ async fn shut_down(node: Arc<Node>, within: Duration) {
     drop(tokio::time::timeout(within, end).await);
 }
 
-/// Number of connections that may wait to be accepted.
+/// Maximum number of connections that the operating system queues before they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// Binds the address that the argument `flag` names, and returns it. No client can connect yet.
+/// Binds a socket to the address that the option `flag` names, and returns both. Clients cannot connect before
+/// [`listen`].
 async fn bind(flag: &str, address: &str, args: &Args) -> Outcome<(TcpSocket, SocketAddr)> {
     if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
         return Err(Stop::usage(
@@ -379,7 +381,7 @@ fn cannot_listen(address: &str, error: &io::Error) -> Error {
     }
 }
 
-/// Reports that the node is ready, in a single line (the reader may stop after one), and notifies the service manager.
+/// Reports on one line that the node is ready (the reader may stop after one line), and notifies the service manager.
 fn announce(node: &Node, scheme: &str, address: SocketAddr, resp: Option<SocketAddr>) -> Outcome {
     let status = node.status();
     let tls = if scheme == "farpools" { "s" } else { "" };

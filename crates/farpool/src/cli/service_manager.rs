@@ -1,7 +1,7 @@
 //! Notifies a service manager such as systemd when the node is ready and when it stops: `sd_notify(3)`, datagrams to
-//! the socket that the variable `NOTIFY_SOCKET` names. Without the variable nothing is sent.
+//! the socket that the environment variable `NOTIFY_SOCKET` names. Without the variable nothing is sent.
 
-/// The variable that names the socket; a name that begins with `@` is a Linux abstract socket.
+/// The environment variable that names the socket; a name that begins with `@` is a Linux abstract socket.
 #[cfg(target_os = "linux")]
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 
@@ -15,8 +15,8 @@ pub fn stopping() {
     tell("STOPPING=1\nSTATUS=stopping");
 }
 
-/// Sends a message. A failure is only a warning: the node serves nevertheless, and a manager that waits for the message
-/// ends it.
+/// Sends a message. A failure is only logged as a warning, because the node serves nevertheless; a manager that waits
+/// for the message will end it.
 #[cfg(target_os = "linux")]
 fn tell(message: &str) {
     let Some(name) = std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty()) else { return };

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Divisor of the memory for work that gives the part for columns shared by statements.
+/// Divisor: a quarter of the working memory may cache columns that statements of a batch share.
 const CACHE_PART: usize = 4;
 
 /// The place where statements run, and their resources.
@@ -78,10 +78,10 @@ pub struct SessionArgs {
     pub read: ReadArgs,
 }
 
-/// A session, with its files and its pool.
+/// A session with its files and its pool.
 pub struct Opened {
     pub session: Session,
-    /// The files that statements name.
+    /// Opens the files that statements name.
     pub files: Arc<QueryFiles>,
     /// The pool whose tables statements name without a qualifier.
     pub pool: Arc<dyn Pool>,
@@ -92,7 +92,7 @@ pub struct Opened {
 }
 
 impl SessionArgs {
-    /// Opens the session. `shares` tells whether columns that several statements read are kept for all of them.
+    /// Opens the session. `shares` says whether columns that several statements read are cached for all of them.
     pub async fn open(&self, config: &Config, shares: bool) -> Outcome<Opened> {
         let node = match self.local || self.data_dir.is_some() {
             true => None,
@@ -166,7 +166,7 @@ impl SessionArgs {
         Ok(EmbeddedPool::open_durable_with(memory_bytes, work.clone(), path, key, packing)?)
     }
 
-    /// Returns the limit of the work memory. A limit for the memory of files also limits the default for work memory.
+    /// Returns the maximum bytes of working memory. A limit for the memory of files also limits the default of this.
     fn work_bytes(&self) -> usize {
         self.work_memory.unwrap_or_else(|| {
             let most = self.memory.unwrap_or(usize::MAX).max(limits::WORK_BYTES_MIN);

@@ -10,7 +10,7 @@ use std::io;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 
-/// Returns a future that resolves at the first signal. The handlers are installed when this function returns.
+/// Returns a future that is complete at the first signal. The handlers are installed when this function returns.
 pub fn first_signal() -> Outcome<impl Future<Output = ()>> {
     let failed = |error: io::Error| Stop::from(Error::internal(format!("cannot wait for signals: {error}")));
     let runtime = Builder::new_current_thread().enable_io().build().map_err(failed)?;
@@ -72,7 +72,7 @@ impl Signals {
         Ok(Signals { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for the next signal and returns the exit status that shells expect after it.
+    /// Waits for the next signal, and returns the exit status that shells expect after it.
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.interrupt.recv() => 128 + 2,

@@ -157,7 +157,8 @@ pub fn no_statement() -> Stop {
     ))
 }
 
-/// The file for the receipt, opened before anything runs, so that an invalid path is reported before a query has run.
+/// The file for the execution statistics. It is opened before anything runs, so that an invalid path is reported before
+/// a query has run.
 struct ReceiptFile {
     path: PathBuf,
     file: File,

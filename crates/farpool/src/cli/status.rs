@@ -107,7 +107,7 @@ fn tenants(status: &Status) -> String {
     grid.to_string()
 }
 
-/// Lists the limits of a tenant that the file of `farpool serve --access` sets for this tenant in particular.
+/// Lists the limits of a tenant that the access file (`farpool serve --access`) sets for this tenant.
 fn limits(tenant: &TenantStatus) -> String {
     let bytes = |name: &str, limit: Option<u64>| limit.map(|limit| format!("{name} {}", size::bytes(limit)));
     let programs = tenant.programs_limit.map(|running| {

@@ -18,9 +18,9 @@ pub enum Stop {
     Failed(Error),
     /// The command line is invalid.
     Usage(Error),
-    /// The reader has closed the output, which is not an error.
+    /// The reader of the output has closed it, for example `head`. Not an error.
     OutputClosed,
-    /// Ctrl-C.
+    /// Ctrl-C was pressed.
     Interrupted,
 }
 
@@ -33,7 +33,7 @@ impl Stop {
         Stop::Usage(Error::invalid(message).advise(advice))
     }
 
-    /// Converts an error of writing to standard output.
+    /// Converts an error of writing to standard output; a closed output becomes [`Stop::OutputClosed`].
     pub fn output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Stop::OutputClosed,
@@ -84,7 +84,7 @@ pub fn file_error(action: &str, path: &std::path::Path, error: &io::Error) -> Er
     }
 }
 
-/// Returns the system's message without the error number that Rust appends.
+/// Returns the operating system's message without the error number that Rust appends.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {

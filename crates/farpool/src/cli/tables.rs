@@ -90,7 +90,7 @@ fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
     grid.to_string()
 }
 
-/// Formats the part of a table that is in memory, in percent: 100 only for all of it.
+/// Formats how much of a table is in memory, in percent: 100 only if all of it is.
 fn resident(table: &TableInfo) -> String {
     let part = resident_part(table);
     if table.is_pinned { format!("{part}, pinned") } else { part }
@@ -162,7 +162,7 @@ fn distinct(exact: Option<u64>, estimate: Option<u64>) -> String {
     }
 }
 
-/// Shortens a value: long strings would push the other columns off the screen.
+/// Truncates a value, because long strings would push the other columns off the screen.
 fn shortened(literal: &farpool::model::Literal) -> String {
     const CHARACTERS: usize = 28;
     let text = literals::text(literal);

@@ -1,7 +1,7 @@
-//! Escapes text for a terminal: texts from a peer, a file or a query may contain characters that move the cursor,
+//! Escapes text for a terminal. Texts from a peer, a file or a query may contain characters that move the cursor,
 //! change the terminal or reorder the surrounding text; these are printed as escapes.
 //!
-//! Formats for programs (CSV, JSON) are escaped on a terminal as well ([`farpool::TerminalText`]), and never changed in
+//! Formats for programs (CSV, JSON) are also escaped on a terminal ([`farpool::TerminalText`]), and never changed in
 //! files and pipes.
 
 use farpool::is_obeyed;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// Assumed size of a terminal that does not report its size.
+/// Columns and rows of a terminal that does not report its size.
 const SIZE_UNKNOWN: (usize, usize) = (80, 24);
 
 /// Returns the columns and rows of the terminal; `None` if standard output is not a terminal.
@@ -43,7 +43,8 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A writer that writes the log to standard error, escaped, since it may contain texts from peers.
+/// A writer for the log, to standard error. Escapes control characters, because log messages may contain texts from
+/// peers.
 pub struct LogWriter;
 
 impl Write for LogWriter {

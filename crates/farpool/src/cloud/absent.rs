@@ -1,4 +1,4 @@
-//! Replacements for object stores and web servers in a program that was built without them.
+//! Replacements for object stores and web servers in a program that was built without them. Every operation fails.
 
 use farpool_files::{RemoteFile, Remotes};
 use farpool_model::{Error, Result};
@@ -10,7 +10,7 @@ fn absent() -> Error {
     )
 }
 
-/// An opener of files that opens no URL.
+/// Opener of URLs that opens none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WebFiles;
 

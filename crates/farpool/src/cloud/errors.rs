@@ -1,10 +1,10 @@
-//! Converts errors of stores to messages: the store's own message, without the XML around it, and advice.
+//! Conversion of object store errors to messages: the store's own message, without the XML around it, and advice.
 
 use super::stores::{Kind, Place};
 use farpool_model::{Error, ErrorKind, brief};
 use std::error::Error as StdError;
 
-/// Returns the error of an operation on `url`, a URL of the store of `place`.
+/// Returns the error of an operation on `url`, a URL of the object store of `place`.
 pub(super) fn explained(place: &Place, url: &str, error: &object_store::Error) -> Error {
     use object_store::Error as Store;
     let cause = cause(error);
@@ -85,7 +85,7 @@ pub(super) fn cause(error: &dyn StdError) -> String {
     brief(&cause).to_string()
 }
 
-/// Returns the code and the message of an XML response.
+/// Returns the code and the message of an XML response; `None` if it has none.
 fn of_xml(text: &str) -> Option<String> {
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
@@ -97,7 +97,7 @@ fn of_xml(text: &str) -> Option<String> {
     }
 }
 
-/// Returns the text with queries and passwords removed from URLs.
+/// Returns the text without the queries and passwords of URLs, which may be secret.
 pub(super) fn scrubbed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -26,7 +26,8 @@ use tokio::runtime::{Builder, Runtime};
 /// Number of threads that send requests and receive responses.
 const THREADS: usize = 2;
 
-/// Returns the runtime of all requests, which proceed while the caller's threads, of any runtime, wait or compute.
+/// Returns the runtime for all requests. They proceed on its threads while the caller's threads, of any runtime, wait
+/// or compute.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     let made = RUNTIME.get_or_init(|| {
@@ -35,7 +36,7 @@ fn runtime() -> Result<&'static Runtime> {
     made.as_ref().map_err(|error| Error::over_limit(format!("cannot start threads: {error}")))
 }
 
-/// A running operation, which is cancelled when this is dropped.
+/// A running operation. Dropping this cancels it.
 struct Running<T> {
     result: mpsc::Receiver<T>,
     abort: tokio::task::AbortHandle,
@@ -51,7 +52,7 @@ impl<T: Send + 'static> Running<T> {
         Ok(Running { result, abort: task.abort_handle() })
     }
 
-    /// Blocks until the operation is done; may be called on any thread, including one of a runtime.
+    /// Blocks until the operation is complete. May be called on any thread, also on those of a runtime.
     fn wait(self) -> Result<T> {
         self.result.recv().map_err(|_| Error::internal("a request has stopped"))
     }
@@ -63,7 +64,7 @@ impl<T> Drop for Running<T> {
     }
 }
 
-/// Runs `work` and blocks until it is done.
+/// Runs `work` and blocks until it is complete.
 fn blocking<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T> {
     Running::start(work)?.wait()
 }

@@ -1,4 +1,5 @@
-//! Reads files of stores for the readers of `farpool_files`: ranges of bytes, many at a time.
+//! Reading of files in object stores and on web servers for the readers of `farpool_files`: byte ranges, many at a
+//! time.
 //!
 //! Invariant: all bytes that are read of a file belong to the version that existed when it was opened, or reading
 //! fails.
@@ -21,11 +22,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Maximal number of requests that are in flight.
+/// Maximum number of concurrent requests.
 const REQUESTS_MAX: usize = 16;
 
-/// Number of retries of a request whose connection has broken, in addition to those of the store's client, and the time
-/// limit of the retries.
+/// Maximum number of retries of a request whose connection broke, in addition to those of the store's client, and their
+/// time limit.
 const RETRIES: u32 = 3;
 const RETRY_TIME: Duration = Duration::from_secs(30);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -62,7 +63,7 @@ impl Remotes for WebFiles {
     }
 }
 
-/// Requests the metadata of a URL; returns `None` if its server does not support ranges.
+/// Requests the metadata of a URL; `None` if the server does not support byte ranges.
 fn opened(place: &Place) -> Result<Option<Entry>> {
     let place = place.clone();
     blocking(async move {
@@ -93,14 +94,15 @@ fn opened(place: &Place) -> Result<Option<Entry>> {
     })?
 }
 
-/// Returns whether a store has refused a request, rather than not being reached.
+/// Returns whether a store answered a request with an error, as opposed to being unreachable.
 fn is_answer(error: &object_store::Error) -> bool {
     use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
     matches!(error, NotFound { .. } | PermissionDenied { .. } | Unauthenticated { .. })
 }
 
 impl Entry {
-    /// Lists the objects below a prefix, or directly in it.
+    /// Lists the objects with a prefix: with `is_deep` all, otherwise only those without another slash after the
+    /// prefix.
     ///
     /// # Errors
     /// `OverLimit` if there are too many; errors of the store.
@@ -191,7 +193,8 @@ impl Remote for Entry {
     }
 }
 
-/// The content of a file, copied to a temporary file, which has no name and disappears with the process.
+/// The content of a file from a server without byte ranges, copied to a temporary file, which has no name and
+/// disappears with the process.
 #[derive(Debug)]
 struct Copied {
     file: Arc<std::fs::File>,

@@ -1,5 +1,5 @@
-//! Creates the client of a store from a URL. Credentials, endpoints and time limits come from the environment variables
-//! that other tools read as well: `AWS_…`, `GOOGLE_…`, `AZURE_…`; docs/object-stores.md lists them.
+//! Creation of object store clients from URLs. Credentials, endpoints and time limits come from the environment
+//! variables that other tools also read: `AWS_…`, `GOOGLE_…`, `AZURE_…`; docs/object-stores.md lists them.
 
 use super::errors;
 use farpool_model::{Error, ErrorKind, Result};
@@ -20,15 +20,15 @@ use url::Url;
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 const READ_TIME: Duration = Duration::from_secs(15);
 
-/// Number of retries of a request, at increasing intervals, and the time limit of the retries.
+/// Maximum number of retries of a request, at increasing intervals, and their time limit.
 const RETRIES: usize = 4;
 const RETRY_TIME: Duration = Duration::from_secs(45);
 
-/// The service from which machines in a cloud get their credentials, and the time limit to reach it.
+/// Address of the service from which machines in a cloud get their credentials, and the time limit to reach it.
 const METADATA_SERVICE: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
 const METADATA_TIME: Duration = Duration::from_millis(300);
 
-/// The kind of a store.
+/// The kind of an object store or server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     S3,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Web,
 }
 
-/// A store and a path in it.
+/// An object store and a path in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub store: Arc<dyn ObjectStore>,
@@ -48,23 +48,23 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the URL of a path in the store.
+    /// Returns the URL of a path in this store.
     pub fn url_of(&self, path: &Path) -> String {
         format!("{}{path}", self.origin)
     }
 
-    /// Returns the URL of this path.
+    /// Returns the URL of the path.
     pub fn url(&self) -> String {
         self.url_of(&self.path)
     }
 
-    /// Returns the same store with another path.
+    /// Returns another path in the same store.
     pub fn at(&self, path: Path) -> Place {
         Place { path, ..self.clone() }
     }
 }
 
-/// Returns whether files can be written to a URL.
+/// Checks that files can be written to a URL, which is so for object stores.
 ///
 /// # Errors
 /// `Invalid` for an unknown scheme, and for web servers.
@@ -90,7 +90,7 @@ fn kind_of(url: &str) -> Result<Kind> {
     }
 }
 
-/// Returns the place of a URL.
+/// Returns the object store and path of a URL.
 ///
 /// # Errors
 /// `Invalid` if the URL cannot be parsed, or the environment lacks a variable that the store needs.
@@ -125,7 +125,7 @@ pub(crate) fn of_url(text: &str) -> Result<Place> {
     Ok(Place { store: store.map_err(|error| error.at(errors::scrubbed(text)))?, path, kind, origin })
 }
 
-/// Returns the store of an origin, which is created when it is first used.
+/// Returns the client for an origin, which `make` creates at first use.
 fn kept(origin: &str, make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>) -> Result<Arc<dyn ObjectStore>> {
     static KEPT: OnceLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = OnceLock::new();
     let mut kept = KEPT.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,8 @@ fn is_set(names: &[&str]) -> bool {
     names.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Returns whether this machine may have credentials of its own, because it runs in a cloud.
+/// Returns whether this machine may have credentials of its own, because it is in a cloud. Tries to reach the metadata
+/// service.
 #[expect(clippy::disallowed_methods, reason = "only a connection tells whether the service is there")]
 fn has_metadata_service() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// Bytes of a request, and number of requests that are in flight ahead of the reader.
+/// Bytes per request, and maximum number of concurrent requests ahead of the reader.
 const READ_BYTES: u64 = 4 << 20;
 const READS_AHEAD: usize = 4;
 
-/// A prefix of a store.
+/// A prefix of an object store.
 pub(crate) struct Vault {
     prefix: Place,
     url: String,
@@ -28,12 +28,12 @@ pub(crate) struct VaultWriter {
 }
 
 impl Vault {
-    /// Refers to a prefix without a request.
+    /// Creates a vault for a prefix, without a request.
     pub fn at(url: &str) -> Result<Vault> {
         Ok(Vault { prefix: of_url(url)?, url: url.to_string() })
     }
 
-    /// Checks that the place can be written to, as far as its URL tells.
+    /// Checks that the URL names a store that can be written to.
     pub fn check_written(&self) -> Result<()> {
         is_written(&self.url)
     }
@@ -42,7 +42,7 @@ impl Vault {
         self.prefix.at(self.prefix.path.clone().join(name))
     }
 
-    /// Returns the names of the files, their sizes and entity tags.
+    /// Returns the names, sizes and entity tags of the files.
     pub fn list(&self) -> Result<Vec<(String, u64, String)>> {
         let entries = Entry::list(&self.prefix, false)?.into_iter();
         let named = |entry: Entry| {
@@ -90,7 +90,7 @@ impl VaultWriter {
     }
 }
 
-/// A reader of a file from beginning to end, with some ranges requested ahead.
+/// A sequential reader of a file, which requests some ranges in advance.
 struct Ranged {
     file: Arc<dyn Remote>,
     asked: u64,

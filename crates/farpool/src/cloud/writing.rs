@@ -1,6 +1,6 @@
-//! Writes an object in parts, which are sent while later parts are written.
+//! Writing of an object in parts, which are sent while later parts are written.
 //!
-//! Invariant: the object is visible, as a whole, once [`Upload::finish`] has returned `Ok`; until then, and after a
+//! Invariant: the object is visible, as a whole, when [`Upload::finish`] has returned `Ok`; until then, and after a
 //! failure, the previous object is. A process that crashes leaves parts without an object, which stores remove if they
 //! are configured to.
 
@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a part: a store accepts 10,000 parts, so that an object can have up to 160 GB.
+/// Bytes per part. Reason: a store accepts 10,000 parts, so that an object can have up to 160 GB.
 const PART_BYTES: usize = 16 << 20;
 
-/// Maximal number of parts in flight.
+/// Maximum number of parts that are being sent at the same time.
 const PARTS_MAX: usize = 3;
 
 /// An object that is being written. Dropping it discards the written parts.
@@ -27,11 +27,11 @@ pub(crate) struct Upload {
     parts: Option<Box<dyn MultipartUpload>>,
     under_way: VecDeque<Running<object_store::Result<()>>>,
     is_finished: bool,
-    /// The first error, which is kept because the writer converts it to text.
+    /// The first error of the store, kept because the writer of the format reduces it to text.
     failure: Option<Error>,
 }
 
-/// An upload shared with a writer, which drops its end before the upload is finished.
+/// An upload that is shared with a writer of a format. The writer is dropped before the upload is finished.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<Upload>>);
 
@@ -88,7 +88,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits until at most `parts` parts are in flight.
+    /// Blocks until at most `parts` parts are being sent.
     fn settle(&mut self, parts: usize) -> Result<()> {
         while self.under_way.len() > parts {
             let Some(oldest) = self.under_way.pop_front() else { break };
@@ -116,12 +116,12 @@ impl Upload {
         explained(&self.place, &self.place.url(), error)
     }
 
-    /// Returns the store's error that has caused `error`, an error of the writer.
+    /// Returns the store's error that caused `error`, an error of the writer; `error` itself if there was none.
     pub fn cause(&self, error: Error) -> Error {
         self.failure.clone().unwrap_or(error)
     }
 
-    /// Returns the upload for a writer that is dropped before the upload is finished.
+    /// Returns the upload in the form that can be shared with a writer.
     pub fn shared(self) -> Shared {
         Shared(Arc::new(Mutex::new(self)))
     }

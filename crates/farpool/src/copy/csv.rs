@@ -15,19 +15,19 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool_model::cast;
 use std::sync::Arc;
 
-/// Estimated bytes of a field, for the initial capacity of the output buffer.
+/// Estimated bytes per field, for the initial capacity of the output buffer.
 const FIELD_BYTES: usize = 8;
 
 /// Days from the beginning of year 0 to that of 1970, and the days of all four-digit years, counted from year 0.
 const DAYS_TO_1970: i64 = 719_528;
 const DAYS_OF_FOUR_DIGITS: std::ops::Range<i64> = 0..3_652_425;
 
-/// The syntax of fields.
+/// The CSV syntax: separators, quotes and the text for NULL.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
     pub delimiter: u8,
     pub quote: u8,
-    /// The character before a quote within a quoted field, if that is not another quote.
+    /// The character before a quote in a quoted field; `None` if it is another quote.
     pub escape: Option<u8>,
     pub null: String,
 }
@@ -60,7 +60,7 @@ pub fn csv_header(delimiter: u8, schema: &Schema) -> Result<Vec<u8>, ArrowError>
     header(&Form { delimiter, quote: b'"', escape: None, null: String::new() }, schema)
 }
 
-/// Returns the line with the names of the columns in this form.
+/// Returns the header line in this syntax.
 pub(super) fn header(form: &Form, schema: &Schema) -> Result<Vec<u8>, ArrowError> {
     if schema.fields().is_empty() {
         return Ok(Vec::new());
@@ -177,14 +177,14 @@ impl Form {
         Ok(())
     }
 
-    /// Returns whether the text of a number, date or boolean may contain a character that must be quoted.
+    /// Returns whether the text of a number, date or boolean may contain a character that must be quoted in this
+    /// syntax.
     fn may_meet_numbers(&self) -> bool {
         let is_met = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b'+';
         is_met(self.delimiter) || is_met(self.quote) || self.escape.is_some_and(is_met)
     }
 
-    /// Returns whether a text needs quotes at any position. NULL is written without quotes, so that its text must not
-    /// need them.
+    /// Returns whether a text would need quotes. The text for NULL must not, because NULL is written without quotes.
     pub(super) fn is_special(&self, text: &str) -> bool {
         text.bytes().any(|byte| self.is_special_byte(byte))
     }
@@ -197,7 +197,7 @@ impl Form {
             || Some(byte) == self.escape
     }
 
-    /// Appends a field, in quotes if it needs them or would be read as NULL without.
+    /// Appends a field, in quotes if it needs them or would otherwise be read as NULL.
     fn text(&self, field: &[u8], out: &mut Vec<u8>) {
         if field != self.null.as_bytes() && !field.iter().any(|byte| self.is_special_byte(*byte)) {
             out.extend_from_slice(field);

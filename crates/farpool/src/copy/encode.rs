@@ -1,5 +1,5 @@
-//! Encodes rows in the format of a file: on any thread, many parts in parallel, each independent of the parts before
-//! it.
+//! Encoding of rows in a file format, on any thread, in many parts in parallel. A part does not depend on the parts
+//! before it.
 //!
 //! Invariant: the parts in order, with the bytes that [`super::format::Settings::write`] writes before, between and
 //! after them, are the file that a single thread would write.
@@ -17,15 +17,15 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
 
-/// Rows of a row group of a Parquet file, unless the statement sets another number: enough to compress well, and few
-/// enough that a file of some millions of rows has a row group for each thread that reads or writes it.
+/// Default number of rows per row group of a Parquet file. Reason: enough to compress well, and few enough that a file
+/// of some millions of rows has a row group for each thread that reads or writes it.
 const ROW_GROUP_ROWS: usize = 256 << 10;
 
-/// Bytes in memory after which a row group of at least [`WIDE_GROUP_ROWS`] rows ends, since as many row groups are held
-/// in memory as there are threads.
+/// Bytes in memory at which a row group of at least [`WIDE_GROUP_ROWS`] rows ends. Reason: as many row groups are in
+/// memory as there are threads.
 const ROW_GROUP_BYTES: usize = 128 << 20;
 
-/// Minimal number of rows of a row group that ends because of [`ROW_GROUP_BYTES`].
+/// Minimum number of rows of a row group that ends because of [`ROW_GROUP_BYTES`].
 const WIDE_GROUP_ROWS: usize = 32 << 10;
 
 /// An encoder of rows in one format.
@@ -64,7 +64,7 @@ impl Encoder {
         })
     }
 
-    /// Returns the number of rows that still fit in a part, which has `rows` rows of `bytes` so far.
+    /// Returns the number of rows that can be added to a part that has `rows` rows of `bytes` bytes.
     pub(super) fn room(&self, rows: usize, bytes: usize) -> usize {
         match self {
             Encoder::Parquet { rows: Some(most), .. } => most.saturating_sub(rows),

@@ -1,4 +1,4 @@
-//! The formats of COPY TO, and their options.
+//! The file formats of COPY TO, and their options.
 
 use super::csv::{self, Form};
 use super::encode::{Encoded, failed, stopped};
@@ -66,7 +66,7 @@ impl Csv {
         csv::header(&self.form(), schema).map_err(|error| failed(&error))
     }
 
-    /// Refuses a text for NULL that needs quotes, since NULL is recognized by the absence of quotes.
+    /// Checks that the text for NULL needs no quotes, because NULL is recognized by the absence of quotes.
     fn check(&self) -> Result<()> {
         match self.form().is_special(&self.null) {
             false => Ok(()),
@@ -123,7 +123,7 @@ impl Settings {
         }
     }
 
-    /// Returns the style in which the output is escaped on a terminal; `None` for binary output.
+    /// Returns the style in which the output is escaped on a terminal; `None` for binary formats.
     pub(super) fn escapes(&self) -> Option<EscapeStyle> {
         match (&self.format, self.compression) {
             (Format::Csv(_), FileCompression::None) => Some(EscapeStyle::Text),
@@ -168,7 +168,7 @@ impl Settings {
         Some(WriterProperties::builder().set_compression(*compression).build())
     }
 
-    /// Writes the parts as they arrive, and returns whether the last one arrived.
+    /// Writes the parts as they arrive. Returns whether the last part arrived; if not, the file is incomplete.
     pub(super) fn write(&self, out: Out, schema: &SchemaRef, parts: Receiver<Message>) -> Result<bool> {
         let failed = |error: std::io::Error| invalid(&error);
         let buffered = |out| BufWriter::with_capacity(BUFFER_BYTES, out);
@@ -236,7 +236,7 @@ impl Format {
     }
 }
 
-/// Writes parts that are bytes, with given bytes before the first, between two and after the last.
+/// Writes text parts, with the given bytes before the first part, between parts and after the last part.
 fn texts<W: Write>(
     mut out: W,
     (before, between, behind): (&[u8], &[u8], &[u8]),
@@ -275,7 +275,7 @@ fn each_batch(
     })
 }
 
-/// Calls `write` with each part, and returns whether the last one arrived.
+/// Calls `write` with each part. Returns whether the last part arrived.
 fn each(mut parts: Receiver<Message>, mut write: impl FnMut(Encoded) -> Result<()>) -> Result<bool> {
     loop {
         match parts.blocking_recv() {

@@ -1,8 +1,8 @@
 //! COPY TO: writes rows to files on this machine or in an object store. Parts of the rows are encoded on all processors
 //! (`encode.rs`) and written in order by one thread.
 //!
-//! Invariant: rows are written to a temporary file next to the target, which is renamed to it once all rows are
-//! written, so that no incomplete file is ever visible; objects of stores become visible as a whole, too. Directories
+//! Invariant: rows are written to a temporary file next to the target, which is renamed to the target when all rows are
+//! written, so that no incomplete file is ever visible. Objects in stores become visible as a whole, too. Directories
 //! are not created, and only regular files are replaced.
 
 mod csv;
@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Number of parts that may wait for the writing thread.
+/// Maximum number of encoded parts that wait for the writing thread.
 const PARTS_AHEAD: usize = 4;
 
 /// A writer of CSV, JSON, Parquet and Arrow files, for [`crate::Session::set_file_writer`].
@@ -136,7 +136,7 @@ fn to_stdout(settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -
     }
 }
 
-/// Standard output, which records that its reader has closed it: encoders convert errors to text.
+/// Standard output. It records that its reader has closed it, because encoders reduce errors to text.
 struct Stdout {
     out: std::io::Stdout,
     is_closed: Arc<AtomicBool>,

@@ -8,8 +8,8 @@ use farpool_transfer::BatchStream;
 use futures::{Stream, StreamExt, stream};
 use std::sync::Arc;
 
-/// Returns the encoded parts of `batches`, each with its number of rows. Errors of encoding, but not those of
-/// `batches`, are passed through `at_place`.
+/// Returns the encoded parts of `batches`, each with its number of rows. `at_place` adds the place to errors of
+/// encoding, but not to those of `batches`.
 pub(super) fn encoded(
     batches: BatchStream,
     encoder: Arc<Encoder>,
@@ -38,7 +38,7 @@ pub(super) fn encoded(
 struct Gathering {
     batches: BatchStream,
     encoder: Arc<Encoder>,
-    /// Remainder of a batch, which belongs to the next part.
+    /// The rest of a batch, which belongs to the next part.
     left: Option<RecordBatch>,
 }
 

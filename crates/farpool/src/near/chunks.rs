@@ -1,9 +1,9 @@
-//! Chunks of a node's tables that are kept in this process, and the transfer of their values.
+//! Client-side cache of a node's column chunks, and the transfer of their values.
 //!
-//! A chunk is a handle whose values are received over the connection, in the form in which the node has them. Values
-//! that several queries need at the same time are received once. They are requested in portions of some megabytes,
-//! several of which are in flight, so that the next values are sent while others are placed in memory ([`Transfer`]).
-//! If memory is short, the eviction policy is that of a node ([`Cache`]).
+//! A *handle* is a chunk whose values are received over the connection when they are needed, in the encoded form in
+//! which the node has them. Values that several queries need at the same time are received once. They are requested in
+//! portions of some megabytes, several of which are in flight, so that the next values are sent while others are placed
+//! in memory ([`Transfer`]). If memory is short, values are evicted by the same policy as at a node ([`Cache`]).
 
 use super::tables::NearTable;
 use arrow::buffer::Buffer;
@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
-/// The parameters of requests for chunks.
+/// The parameters of requests for column chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Transfer {
     /// Approximate encoded bytes of one request.
     pub request_bytes: usize,
-    /// Number of requests in flight.
+    /// Number of concurrent requests.
     pub requests: usize,
 }
 
@@ -37,22 +37,22 @@ impl Default for Transfer {
 }
 
 impl Transfer {
-    /// Returns whether the parameters are plausible, so that chunks arrive and do not use all memory.
+    /// Returns whether the parameters are plausible: chunks arrive, and requests do not use all memory.
     pub fn is_sound(&self) -> bool {
         (1..=limits::STREAM_WINDOW_BYTES * 16).contains(&self.request_bytes)
             && (1..=64).contains(&self.requests)
     }
 }
 
-/// Pause before values that find no memory are placed again, and the maximal number of attempts: queries release their
-/// values after some milliseconds, or later on a busy machine. No thread is blocked meanwhile.
+/// Pause before values for which there was no memory are placed again, and maximum number of attempts. Queries release
+/// their values after some milliseconds, or later on a busy machine. No thread is blocked during the pause.
 const WAIT: Duration = Duration::from_millis(3);
 const WAITS: u32 = 5_000;
 
-/// Minimal number of handles at which dropped ones are removed, which happens whenever the number has doubled.
+/// Number of handles at which dropped ones are removed for the first time, and again each time the number has doubled.
 const HANDLES_UNSEEN: usize = 1 << 12;
 
-/// The chunks of one pool that are kept here.
+/// The cached column chunks of one pool.
 #[derive(Debug)]
 pub(super) struct Chunks {
     this: Weak<Chunks>,
@@ -65,11 +65,11 @@ pub(super) struct Chunks {
     queue: Mutex<Queue>,
     bytes_fetched: AtomicU64,
     transfer: Mutex<Transfer>,
-    /// Values are received on a separate thread: the threads that poll queries may be busy with others.
+    /// Runtime of the thread that receives values, because the threads that poll queries may be busy with others.
     runtime: Mutex<Option<Runtime>>,
 }
 
-/// The handles of chunks, by the node's process and the chunk's number there.
+/// The handles of chunks, by the id of the node's process and the id of the chunk there.
 #[derive(Debug, Default)]
 struct Handles {
     known: HashMap<(u64, u64), Weak<Chunk>>,
@@ -82,7 +82,7 @@ struct Queue {
     requests: usize,
 }
 
-/// The places from which a chunk can be fetched: its tables, with its row group and column in each.
+/// The places from which a chunk can be fetched: tables that have it, with its row group and column in each.
 #[derive(Debug)]
 pub(super) struct Places {
     number: u64,
@@ -113,7 +113,7 @@ impl Places {
         places.push(Place { table: Arc::downgrade(table), row_group, column });
     }
 
-    /// Returns a table that a query reads now, so that the node still has it.
+    /// Returns a table that a query reads at present, so that the node still has it; `None` if no query does.
     fn place(&self) -> Option<(Arc<NearTable>, Handle, usize, usize)> {
         lock(&self.places).iter().rev().find_map(|place| {
             let table = place.table.upgrade()?;
@@ -123,7 +123,7 @@ impl Places {
     }
 }
 
-/// Returns the places of a chunk.
+/// Returns the places from which a chunk can be fetched; `None` for a chunk that is not a handle of this cache.
 pub(super) fn places(handle: &Chunk) -> Option<Arc<Places>> {
     handle.location().get()?.clone().downcast().ok()
 }
@@ -180,8 +180,8 @@ impl Chunks {
         *lock(&self.transfer) = transfer;
     }
 
-    /// Returns the handle of the chunk with this number in the node's process `instance`; creates it from its outline
-    /// if there is none.
+    /// Returns the handle of the chunk with the id `number` in the node's process `instance`. Creates it from
+    /// `outline`, the encoded metadata of the chunk, if there is none.
     pub fn handle(&self, instance: u64, number: u64, outline: &[u8]) -> Result<Arc<Chunk>> {
         let mut handles = lock(&self.handles);
         if let Some(known) = handles.known.get(&(instance, number)).and_then(Weak::upgrade) {
@@ -228,7 +228,7 @@ impl Chunks {
         Some(batch)
     }
 
-    /// Groups chunks that are still needed by table.
+    /// Groups chunks that queries still need by table.
     fn grouped(&self, batch: Vec<Arc<Chunk>>) -> Vec<Wanted> {
         let mut tables: BTreeMap<usize, Wanted> = BTreeMap::new();
         for chunk in batch {
@@ -253,7 +253,7 @@ impl Chunks {
         tables.into_values().collect()
     }
 
-    /// Fetches the chunks of `columns` of some row groups, and notifies the waiting queries.
+    /// Fetches the chunks of `columns` in some row groups, and notifies the queries that wait for them.
     async fn fetch_some(
         &self,
         handle: &Handle,
@@ -297,7 +297,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// Places values in memory, and retries for a while if there is none.
+    /// Places values in memory, and retries for a while if there is no memory.
     async fn place(&self, handle: &Arc<Chunk>, image: &ChunkImage) -> Result<Arc<Chunk>> {
         self.bytes_fetched.fetch_add(u64_from(handle.bytes_encoded()), Ordering::Relaxed);
         for _ in 0..WAITS {
@@ -334,7 +334,7 @@ impl Chunks {
     }
 }
 
-/// Row groups with their requested columns.
+/// Row groups, by index, with their requested columns.
 type Alike = BTreeMap<usize, BTreeMap<usize, Arc<Chunk>>>;
 
 /// Groups row groups by their requested columns.

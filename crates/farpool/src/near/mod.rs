@@ -1,18 +1,18 @@
-//! A pool at a node, with a cache in this process of the columns that its queries read repeatedly.
+//! A pool at a node, with a client-side cache of the columns that its queries read repeatedly.
 //!
 //! A program that returns much of the data it reads uses the connection about as much as the columns themselves would.
-//! If a program returns all rows of unchanged columns, these are therefore fetched as the node's chunks, which are
-//! kept; other columns are fetched once programs have returned as many bytes as they take. Programs over such columns
-//! then run in this process, with the operators that would run at the node, and no more data is transferred. This
-//! transfers at most about twice the bytes of the best choice with knowledge of all queries (Karlin et al.,
-//! *Competitive Snoopy Caching*, 1988: renting or buying). Some queries are known in advance: for programs that are
-//! prepared but have not run, such as the joins of a batch, the estimated results count as if they had been returned.
-//! Programs that return little always run at the node.
+//! If a program returns all rows of unchanged columns, these are therefore fetched as the node's column chunks, which
+//! are cached; other columns are fetched when programs have returned as many bytes as the columns take. Programs over
+//! such columns then run in this process, with the operators that would run at the node, and no more data is
+//! transferred. This transfers at most about twice the bytes of the best choice with knowledge of all queries (Karlin
+//! et al., *Competitive Snoopy Caching*, 1988: renting or buying). Some queries are known in advance: for programs that
+//! are prepared but have not run, such as the joins of a batch, the estimated results count as if they had been
+//! returned. Programs that return little always run at the node.
 //!
-//! The node is asked for each statement which version it reads, and whether it may. The cache contains chunks, which
+//! For each statement the node is asked which version it reads, and whether it may. The cache contains chunks, which
 //! never change and which versions share: if rows were added to a table, only the new ones are fetched. Tables that are
-//! encrypted in memory, and tables of keys, are not cached. Small results of programs at the node are cached as well
-//! ([`results`]).
+//! encrypted in memory, and keyspaces that are read as tables, are not cached. Small results of programs at the node
+//! are cached as well ([`results`]).
 
 mod chunks;
 mod results;
@@ -41,27 +41,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tables::{Coming, NearTable, NearTables};
 
-/// Bytes of results below which the size of the columns is not requested.
+/// Minimum bytes of results for which the size of the columns is requested from the node.
 const RENT_MIN: u64 = 64 << 10;
 
-/// Divisor of the returned bytes that gives the additional bytes that columns may take: unlike results, chunks have no
-/// bounds and no padding.
+/// Divisor: columns are fetched even if they take 1/8 more bytes than programs have returned, because results have
+/// bounds and padding that chunks lack.
 const RENT_SLACK: u64 = 8;
 
-/// Divisor of the memory for chunks that limits the columns of one program; otherwise they would evict one another.
+/// Divisor: the columns of one program may take at most half of the memory for chunks, because they would otherwise
+/// evict one another.
 const MEMORY_PART: u64 = 2;
 
-/// The policy that decides when columns are kept in this process.
+/// The policy that decides when columns are cached in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nearness {
-    /// Keeps a column once programs have returned as many of its bytes as the column takes in memory.
+    /// Caches a column when programs have returned as many bytes of it as the column takes in memory.
     #[default]
     Auto,
-    /// Keeps columns from the first program on, independently of its result.
+    /// Caches columns from the first program on, whatever its result.
     Always,
 }
 
-/// A [`RemotePool`] with columns kept in this process; see the module documentation.
+/// A [`RemotePool`] with a client-side cache of columns; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct NearPool {
     remote: Arc<RemotePool>,
@@ -73,8 +74,8 @@ pub struct NearPool {
     nearness: Nearness,
 }
 
-/// A program that runs here, with its counterpart that the node keeps: without that, the node would not keep the table
-/// version.
+/// A program that runs in this process, with the program that was prepared at the node. The latter is held because the
+/// node keeps the table version only as long as a prepared program has it.
 struct NearProgram {
     bound: BoundProgram,
     remote: Arc<Handle>,
@@ -83,7 +84,7 @@ struct NearProgram {
     coming: Coming,
 }
 
-/// Bytes that programs at the node have returned, by the columns that they read.
+/// Bytes that programs at the node have returned, by table and by the columns that they read.
 #[derive(Debug, Default)]
 struct Rents(Mutex<HashMap<TableName, HashMap<usize, u64>>>);
 
@@ -110,8 +111,8 @@ impl Rents {
 }
 
 impl NearPool {
-    /// Creates a cache of up to `bytes_max` of columns of the pool `remote`. Other memory that programs need here is
-    /// reserved from `work`.
+    /// Creates a cache of up to `bytes_max` bytes of columns of the pool `remote`. Other memory that programs need in
+    /// this process is reserved from `work`.
     ///
     /// # Errors
     /// `Invalid` for less memory than a few row groups take; fails if the system does not provide threads or memory.
@@ -149,12 +150,12 @@ impl NearPool {
         }
     }
 
-    /// Returns the encoded bytes of columns that have been received so far.
+    /// Returns the encoded bytes of columns received so far.
     pub fn bytes_fetched(&self) -> u64 {
         self.chunks.bytes_fetched()
     }
 
-    /// Returns the program in this process, if it should run here.
+    /// Returns the program for this process; `None` if it should run at the node.
     async fn near(&self, program: &Program, schema: &SchemaRef, remote: &Handle) -> Option<Handle> {
         let table = &remote.effective.table;
         let columns: Vec<usize> = remote.effective.columns().into_iter().collect();
@@ -176,7 +177,8 @@ impl NearPool {
         Some(Handle::new(prepared, NearProgram { bound, remote, table: near, columns, coming }))
     }
 
-    /// Returns the key under which results of a program are cached; `None` if they are not.
+    /// Returns the key under which results of a program are cached: the node's process and the version. `None` if they
+    /// are not cached.
     fn at(&self, handle: &Handle) -> Option<At> {
         let instance = self.chunks.remote().instance(handle).ok().filter(|instance| *instance != 0)?;
         // A space of keys is read at a different moment each time.
@@ -202,8 +204,8 @@ impl NearPool {
         })
     }
 
-    /// Returns whether columns should be kept here, as far as known. `is_all` tells that the program returns all rows
-    /// of them; `bytes_coming` is the estimated result of programs that have not run yet.
+    /// Returns whether columns should be cached, as far as is known. `is_all` says that the program returns all rows of
+    /// them; `bytes_coming` are the estimated bytes of results of programs that have not run yet.
     fn pays(
         &self,
         table: &TableName,
@@ -225,8 +227,8 @@ impl NearPool {
         }
     }
 
-    /// Returns whether columns should be kept here for a program of which `conditions` keep a part of the rows, if they
-    /// keep the same part of each program that has not run yet.
+    /// Returns whether columns should be cached for a program of which `conditions` keep a part of the rows, assuming
+    /// that they keep the same part for each program that has not run yet.
     async fn pays_with(&self, near: &NearProgram, conditions: &Expr) -> bool {
         let (name, bytes) = (&near.bound.prepared().effective.table, near.table.bytes_coming(&near.columns));
         let pays = |bytes| self.pays(name, &near.columns, Some(&near.table), false, bytes);
@@ -242,7 +244,7 @@ impl NearPool {
         pays((bytes as f64 * part) as u64)
     }
 
-    /// Returns the same execution, whose receipt is passed through `settle` when it is available.
+    /// Returns the same execution with other execution statistics: `settle` converts them when they are available.
     fn settled(
         execution: Execution,
         settle: impl Fn(Receipt) -> Receipt + Send + Sync + 'static,
@@ -254,7 +256,7 @@ impl NearPool {
         Execution { prepared: execution.prepared, streams, receipt: outer }
     }
 
-    /// Counts the bytes that an execution at the node returns.
+    /// Adds the bytes that an execution at the node returns to the bytes returned of its columns.
     fn rented(&self, execution: Execution) -> Execution {
         let effective = &execution.prepared.effective;
         let (table, columns) = (effective.table.clone(), effective.columns().into_iter().collect::<Vec<_>>());
@@ -266,7 +268,8 @@ impl NearPool {
     }
 }
 
-/// Returns whether a program returns all rows of unchanged columns: its result is the same wherever it runs.
+/// Returns whether a program returns all rows of unchanged columns, so that its result has the same size wherever it
+/// runs.
 fn returns_all(program: &Program) -> bool {
     let is_column = |column: &NamedExpr| matches!(column.expr, Expr::Column(_));
     program.filter.is_none()
@@ -275,7 +278,8 @@ fn returns_all(program: &Program) -> bool {
         && matches!(&program.output, Output::Rows(columns) if columns.iter().all(is_column))
 }
 
-/// Converts the receipt of an execution here: its values were read from the connection, not from a disk.
+/// Converts the execution statistics of a program in this process: values were read from the connection and not from a
+/// disk.
 fn of_network(receipt: Receipt, is_sealed: bool) -> Receipt {
     let bytes_on_wire = receipt.bytes_from_disk;
     let encoding = if bytes_on_wire > 0 { Encoding::Packed } else { Encoding::None };

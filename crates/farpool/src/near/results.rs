@@ -1,9 +1,9 @@
-//! A cache of small results, which are valid as long as the table version from which they were computed is current: a
-//! dashboard that is refreshed over unchanged data costs the node only a request for the version.
+//! Client-side cache of small query results. A result is valid as long as the table version from which it was computed
+//! is current, so that a dashboard that is refreshed over unchanged data costs the node only a request for the version.
 //!
-//! Versions are numbered across all tables of a node's process, so that a number always identifies the same rows.
-//! Programs are compared completely. If a program may have several results (for example, which rows a LIMIT selects),
-//! the cached one is one of them.
+//! Versions are numbered across all tables of a node's process, so that a version always identifies the same rows. A
+//! cached result is used only for an equal program. If a program may have several results (for example, which rows a
+//! LIMIT selects), the cached one is one of them.
 
 use arrow::array::RecordBatch;
 use farpool_memory::{Account, Reservation};
@@ -31,14 +31,14 @@ struct Kept {
     uses: u64,
 }
 
-/// The results of one table, all of the version that was read last.
+/// The cached results of one table, all from the version that was read last.
 #[derive(Debug)]
 struct OfTable {
     at: At,
     results: Vec<KeptResult>,
 }
 
-/// A node's process, and a version in it.
+/// A version of a table in one process of the node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct At {
     pub instance: u64,
@@ -49,7 +49,7 @@ pub(super) struct At {
 struct KeptResult {
     program: Program,
     batches: Arc<Vec<RecordBatch>>,
-    /// The bytes that the result took on the connection.
+    /// Bytes that the result took on the connection.
     bytes_on_wire: u64,
     used: u64,
     held: Reservation,
@@ -64,7 +64,7 @@ struct Coming {
     rows: Mutex<Rows>,
 }
 
-/// The rows received so far; `None` once they are too many, or a stream was not read to its end.
+/// The rows received so far; `None` if they are too many for the cache, or if a stream was not read to its end.
 struct Rows {
     batches: Option<Vec<RecordBatch>>,
     bytes: usize,
@@ -76,12 +76,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Results {
-    /// Creates a cache of up to `bytes_max`, reserved from `account`.
+    /// Creates a cache of up to `bytes_max` bytes, reserved from `account`.
     pub fn new(account: Account, bytes_max: usize) -> Arc<Self> {
         Arc::new(Results { account, bytes_max, kept: Mutex::default() })
     }
 
-    /// Updates whether results of a table may be cached.
+    /// Updates whether results of the described table may be cached: not if it is encrypted in memory.
     pub fn described(&self, info: &TableInfo) {
         let mut kept = lock(&self.kept);
         if info.encryption.is_some() {
@@ -92,7 +92,7 @@ impl Results {
         }
     }
 
-    /// Returns the cached result of a program, as one stream.
+    /// Returns the cached result of a program, as one stream; `None` if there is none.
     pub fn get(&self, at: At, handle: &Handle) -> Option<Execution> {
         let (batches, bytes_saved) = {
             let mut kept = lock(&self.kept);
@@ -117,7 +117,7 @@ impl Results {
         })
     }
 
-    /// Returns the same execution, whose result is cached if it is small.
+    /// Returns the same execution; its result is added to the cache at its end if it is small.
     pub fn keeping(self: &Arc<Self>, at: At, execution: Execution) -> Execution {
         let program = execution.prepared.effective.clone();
         if !lock(&self.kept).plain.contains(&program.table) {
@@ -197,7 +197,7 @@ impl Kept {
 }
 
 impl Coming {
-    /// Returns the same rows, which are collected as they pass.
+    /// Returns the same rows, of which copies are collected for the cache while they are read.
     fn watched(self: &Arc<Self>, rows: BatchStream) -> BatchStream {
         let coming = Arc::clone(self);
         let ended = {

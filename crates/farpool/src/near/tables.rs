@@ -1,4 +1,4 @@
-//! Tables of a node as programs in this process read them: row groups of handles, whose values are fetched on demand.
+//! Tables of a node for programs in this process: row groups of handles, whose values are fetched on demand.
 
 use super::chunks::{Chunks, places};
 use arrow::datatypes::SchemaRef;
@@ -12,25 +12,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::OnceCell;
 
-/// Heap bytes counted for a chunk: its handle, bounds and places, or the overhead of a small chunk.
+/// Bytes that are charged for a chunk in addition to its values: its handle, bounds and places, or the overhead of a
+/// small chunk.
 const CHUNK_BYTES: usize = 1 << 10;
 
 /// One version of a table at a node, with handles for the chunks of some columns.
 #[derive(Debug)]
 pub(super) struct NearTable {
-    /// The node's process, and the number of the version's list of row groups there.
+    /// Id of the node's process, and the id of the version's list of row groups there.
     id: (u64, u64),
     columns: BTreeSet<usize>,
     pub table: Arc<Table>,
-    /// Programs over the version that the node keeps as long as queries run.
+    /// Programs over the version that are prepared at the node. The node keeps the version while one of them exists.
     handles: Mutex<Vec<Weak<Handle>>>,
-    /// Number of programs that have not run yet, by the columns that they read.
+    /// Number of prepared programs that have not run yet, by the columns that they read.
     coming: Mutex<HashMap<usize, u64>>,
-    /// The node's description of the table, for estimates; fetched lazily.
+    /// The node's description of the table, for estimates; fetched at first use.
     pub info: OnceCell<TableInfo>,
 }
 
-/// A program that is prepared and has neither read its columns here nor started at the node.
+/// A prepared program that has neither read its columns in this process nor started at the node.
 pub(super) struct Coming {
     table: Arc<NearTable>,
     columns: Vec<usize>,
@@ -58,27 +59,27 @@ impl Drop for Coming {
 }
 
 impl NearTable {
-    /// Adds `handle` to those through which the version is read.
+    /// Adds a prepared program through which the node keeps the version.
     pub fn keep(&self, handle: &Arc<Handle>) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.retain(|handle| handle.strong_count() > 0);
         handles.push(Arc::downgrade(handle));
     }
 
-    /// Returns a program over the version that the node keeps.
+    /// Returns a prepared program through which the node keeps the version; `None` if there is none any more.
     pub fn handle(&self) -> Option<Handle> {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.iter().rev().find_map(Weak::upgrade).map(|handle| Handle::clone(&handle))
     }
 
-    /// Counts a program that will read `columns`.
+    /// Records a program that will read `columns`.
     pub fn expect(self: &Arc<Self>, columns: &[usize]) -> Coming {
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         columns.iter().for_each(|column| *coming.entry(*column).or_default() += 1);
         Coming { table: self.clone(), columns: columns.to_vec(), is_over: AtomicBool::new(false) }
     }
 
-    /// Returns the encoded bytes of `columns`, each multiplied by the number of programs that will read it.
+    /// Returns the encoded bytes of `columns`, each multiplied by the number of prepared programs that will read it.
     pub fn bytes_coming(&self, columns: &[usize]) -> u64 {
         let times = |column: &usize| {
             self.coming
@@ -91,8 +92,8 @@ impl NearTable {
         columns.iter().map(|column| times(column) * self.bytes(&[*column]).map_or(0, |(all, _)| all)).sum()
     }
 
-    /// Returns the encoded bytes of `columns`: of all, and of those whose values are not here. `None` if the table does
-    /// not have these columns here.
+    /// Returns the encoded bytes of `columns`: of all, and of those whose values are not in this process. `None` if
+    /// there are no handles for these columns.
     pub fn bytes(&self, columns: &[usize]) -> Option<(u64, u64)> {
         if !columns.iter().all(|column| self.columns.contains(column)) {
             return None;
@@ -108,7 +109,7 @@ impl NearTable {
     }
 }
 
-/// The tables that are known here.
+/// The tables of the node that programs in this process have read.
 #[derive(Debug, Default)]
 pub(super) struct NearTables {
     tables: Mutex<HashMap<TableName, Arc<NearTable>>>,
@@ -116,7 +117,7 @@ pub(super) struct NearTables {
 }
 
 impl NearTables {
-    /// Returns the last known version of a table.
+    /// Returns the last known version of a table; `None` if there is none.
     pub fn get(&self, name: &TableName) -> Option<Arc<NearTable>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
@@ -135,11 +136,11 @@ impl NearTables {
         drop(before);
     }
 
-    /// Returns the version that `handle` reads, with handles for at least `columns`.
+    /// Returns the version that the program `handle` reads, with handles for at least `columns`.
     ///
     /// # Errors
-    /// `Invalid` for a table whose chunks clients may not keep; `Corrupt` for outlines that do not fit; `OverLimit` if
-    /// there is no memory for them; errors of the connection.
+    /// `Invalid` for a table whose chunks clients may not cache; `Corrupt` if the received metadata do not fit;
+    /// `OverLimit` if there is no memory for them; errors of the connection.
     pub async fn version(
         &self,
         chunks: &Chunks,
@@ -187,7 +188,7 @@ impl NearTables {
         Ok(table)
     }
 
-    /// Returns the version that `handle` reads, if it is known with these columns.
+    /// Returns the version that the program `handle` reads, if it is known with these columns; `None` otherwise.
     async fn known(
         &self,
         chunks: &Chunks,
@@ -218,7 +219,7 @@ struct Building<'a> {
     instance: u64,
     builder: TableBuilder,
     row_groups: usize,
-    /// NULLs in place of columns that are not read, by the number of rows.
+    /// Chunks of NULLs for the columns that are not read, by their number of rows.
     nulls: BTreeMap<usize, Vec<Arc<Chunk>>>,
     held: Reservation,
 }

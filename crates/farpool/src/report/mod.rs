@@ -1,5 +1,4 @@
-//! The contents of a profile, column by column: the data behind every output format. As JSON its keys are
-//! stable.
+//! The contents of a profile, column by column: the data of every output format. The keys of its JSON form are stable.
 
 mod html;
 pub mod text;
@@ -11,13 +10,13 @@ use farpool_statistics::{self as statistics, ColumnMoments, Estimate, Form, Hist
 use serde::Serialize;
 use serde_json::Value;
 
-/// Maximal number of bins of a histogram.
+/// Maximum number of bins of a histogram.
 const BINS: usize = 32;
 
-/// Maximal number of frequent values that are listed.
+/// Maximum number of frequent values that are listed.
 const TOP: usize = 10;
 
-/// The source of the profiled rows.
+/// Source of the profiled rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -40,11 +39,11 @@ pub struct Report {
     pub rows: u64,
     /// The requested columns, in order.
     pub columns: Vec<Column>,
-    /// `None` with fewer than two numeric columns.
+    /// Correlations of the numeric columns; `None` if there are fewer than two.
     pub correlation: Option<Correlation>,
 }
 
-/// Statistics of one column. A value that is unknown, or has no meaning for the column's type, is `None`.
+/// Statistics of one column. A field is `None` if it is unknown, or has no meaning for the column's type.
 #[derive(Debug, Serialize)]
 pub struct Column {
     /// The name.
@@ -54,17 +53,17 @@ pub struct Column {
     pub data_type: String,
     /// Number of NULLs.
     pub nulls: u64,
-    /// The least value.
+    /// The minimum.
     pub min: Value,
-    /// The greatest value.
+    /// The maximum.
     pub max: Value,
     /// The sum.
     pub sum: Option<f64>,
     /// The mean.
     pub mean: Option<f64>,
-    /// The standard deviation of the sample.
+    /// The sample standard deviation.
     pub stddev: Option<f64>,
-    /// Number of distinct values, NULL not counted.
+    /// Number of distinct values without NULL.
     pub distinct: Option<Distinct>,
     /// Sum of the squares of the frequencies of all values.
     pub second_moment: Option<Range>,
@@ -83,11 +82,11 @@ pub struct Column {
 /// Estimated number of distinct values.
 #[derive(Debug, Serialize)]
 pub struct Distinct {
-    /// The estimate.
+    /// The estimated number.
     pub value: u64,
-    /// The lower bound.
+    /// The lower bound of the number.
     pub low: u64,
-    /// The upper bound.
+    /// The upper bound of the number.
     pub high: u64,
     /// The probability that the true value is within the bounds.
     pub confidence: f64,
@@ -113,7 +112,7 @@ pub struct Range {
 pub struct Frequent {
     /// The value.
     pub value: Value,
-    /// The estimated number of its rows.
+    /// The estimated number of rows with the value.
     pub count: u64,
     /// The lower bound of that.
     pub low: u64,
@@ -121,7 +120,7 @@ pub struct Frequent {
     pub high: u64,
 }
 
-/// Values at or below which a quarter, half and three quarters of the column's values lie.
+/// The quartiles of a column: values at or below which a quarter, half and three quarters of the column's values are.
 #[derive(Debug, Serialize)]
 pub struct Quantiles {
     /// The lower quartile.
@@ -132,7 +131,7 @@ pub struct Quantiles {
     pub p75: Quantile,
 }
 
-/// An estimated quantile, one of the column's values, and bounds of the true quantile at this confidence.
+/// An estimated quantile, which is one of the column's values, with bounds of the true quantile.
 #[derive(Debug, Serialize)]
 pub struct Quantile {
     /// The estimate.
@@ -145,10 +144,10 @@ pub struct Quantile {
     pub confidence: f64,
 }
 
-/// A bin of a histogram: the number of values from `low` to below `high`.
+/// A bin of a histogram: the values from `low` to below `high`.
 #[derive(Debug, Serialize)]
 pub struct Bin {
-    /// The least value in the bin.
+    /// The inclusive lower bound of the bin.
     pub low: Value,
     /// The exclusive upper bound of the bin.
     pub high: Value,
@@ -156,18 +155,18 @@ pub struct Bin {
     pub count: u64,
 }
 
-/// Pearson's coefficients of all pairs of columns; `None` for pairs with a constant column.
+/// Pearson's correlation coefficients of all pairs of columns; `None` for pairs with a constant column.
 #[derive(Debug, Serialize)]
 pub struct Correlation {
     /// The names of the columns.
     pub columns: Vec<String>,
-    /// A row for each column, with a coefficient for each.
+    /// A row per column, with the coefficient for each column.
     pub matrix: Vec<Vec<Option<f64>>>,
 }
 
 impl Report {
-    /// Creates a report of the columns at `positions` of `profile`, or of all. Distinct counts in `info` are used as
-    /// exact.
+    /// Creates a report of the columns at the indexes `positions` of `profile`, or of all columns. Numbers of distinct
+    /// values in `info` are shown as exact.
     pub fn new(
         name: &str,
         source: Source,
@@ -254,7 +253,7 @@ fn distinct(estimate: Option<Estimate>, exact: Option<u64>, values: u64) -> Opti
     Some(Distinct { value, low, high, confidence: estimate.confidence, exact: false })
 }
 
-/// Returns the values that occur more than once, or all if there are few.
+/// Returns the values that occur more than once, or all values if there are few.
 fn top(found: Vec<(Literal, Estimate)>, distinct: Option<&Distinct>) -> Vec<Frequent> {
     let few = distinct.is_some_and(|distinct| distinct.value <= TOP as u64);
     let kept = found.into_iter().filter(|(_, estimate)| few || estimate.low >= 2.0);
@@ -274,7 +273,7 @@ fn bins(histogram: &Histogram, data_type: &DataType) -> Vec<Bin> {
     histogram.bins(BINS).into_iter().map(bin).collect()
 }
 
-/// Returns a number of the histogram as a value of the column's type; for timestamps, rounded down to a whole second.
+/// Converts a number of the histogram to a value of the column's type. Timestamps are rounded down to a whole second.
 fn number(value: f64, data_type: &DataType) -> Value {
     let held = match data_type {
         DataType::Date32 => value as i128,
@@ -292,7 +291,7 @@ fn number(value: f64, data_type: &DataType) -> Value {
     Literal::new(Held::Int(held), data_type.clone()).map_or(Value::Null, |v| json(&v))
 }
 
-/// Returns the divisor that converts the integers which represent decimals to numbers.
+/// Returns the divisor that converts the unscaled integers of a decimal type to numbers; 1 for other types.
 fn scale(data_type: &DataType) -> f64 {
     match data_type {
         DataType::Decimal128(_, scale) => 10_f64.powi((*scale).into()),

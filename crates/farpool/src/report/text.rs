@@ -33,7 +33,7 @@ pub fn value(value: &Value) -> String {
     }
 }
 
-/// Formats a number with five significant digits and thousands separators; very large and very small ones with an
+/// Formats a number with five significant digits and thousands separators; very large and very small numbers with an
 /// exponent.
 pub fn float(value: f64) -> String {
     let magnitude = value.abs();
@@ -52,7 +52,7 @@ pub fn float(value: f64) -> String {
     if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-/// Formats a count with three digits: `1.23M`.
+/// Formats a number with three significant digits: `1.23M`.
 pub fn short(count: u64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let value = count as f64;
@@ -66,7 +66,7 @@ pub fn short(count: u64) -> String {
     }
 }
 
-/// Formats a share in per cent.
+/// Formats `part` as a percentage of `whole`.
 pub fn percent(part: u64, whole: u64) -> String {
     let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
     match share {
@@ -78,7 +78,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Cuts the text to `width` columns of a terminal.
+/// Truncates the text to `width` columns of a terminal.
 pub fn cut(text: &str, width: usize) -> String {
     use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
     if text.width() <= width {

@@ -6,7 +6,7 @@ use std::path::Path;
 /// The folder of the module that defines the limits.
 const HOME: &str = "crates/model/src/limits/";
 
-/// The file that lists the constants that are not limits: this one.
+/// The path of this file, which has [`NO_LIMITS`].
 const HERE: &str = "crates/farpool/tests/edges/limits.rs";
 
 /// The crates that process input from peers, files and users. Maxima in other crates only tune algorithms.

@@ -1,4 +1,5 @@
-//! Protocols are rooms of the node: each translates bytes to calls of `Caller`, and nothing else of the node knows it.
+//! Protocols are separate modules of the node: each translates bytes to calls of `Caller`, and no other code of the
+//! node names them.
 
 use super::source::{has_word, source_files};
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 /// The protocols, each a folder of `crates/node/src` and a module.
 const PROTOCOLS: &[&str] = &["native", "resp"];
 
-/// Returns the lines that name a protocol from outside of it.
+/// Returns the lines outside of a protocol's module that name the protocol.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     for file in source_files(root, "crates/node/src")? {

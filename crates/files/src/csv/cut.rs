@@ -1,12 +1,10 @@
-//! Cuts the bytes of a file into pieces of whole records, which several threads can parse.
+//! Splits a file into pieces of whole records, which several threads can parse.
 //!
-//! The end of a record is found without looking at every byte: by jumping from one quote to the next, and
-//! then to the last line break outside of quotes. A quote opens a field only at the field's beginning;
-//! anywhere else it is an ordinary character, as in [`super::records::Records`], which reads files that
-//! cannot be cut.
+//! The end of a record is found without examining every byte: by jumping from one quote to the next, and then to the
+//! last line break outside of quotes. A quote opens a field only at the beginning of the field; elsewhere it is an
+//! ordinary character, as in [`super::records::Records`], which reads files that cannot be split.
 //!
-//! Invariant: memory is bounded by one piece, of at most [`PIECE_BYTES_MAX`] bytes, and the beginning of the
-//! next.
+//! Invariant: memory is bounded by one piece, of at most [`PIECE_BYTES_MAX`] bytes, and the beginning of the next.
 
 use super::Dialect;
 use super::records::skip_line;
@@ -14,36 +12,37 @@ use farpool_model::cast;
 use memchr::{memchr, memchr_iter, memchr2, memrchr};
 use std::io::{BufRead, Read, Result};
 
-/// Bytes of the first piece: a statement that takes the first rows reads little more. Each is twice as long as the one
-/// before, up to [`PIECE_BYTES`].
+/// Bytes of the first piece, so that a statement that needs only the first rows reads little more. Each piece is twice
+/// as long as the one before, up to [`PIECE_BYTES`].
 const PIECE_BYTES_FIRST: usize = 64 << 10;
 
-/// Bytes of a piece: about a batch of rows, which stay in the L2 cache from one step of parsing to the next.
+/// Maximum bytes of a regular piece. Reason: about a batch of rows, which stay in the L2 cache from one step of parsing
+/// to the next.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes without the end of a record after which the rest of the file is not cut.
+/// Bytes without the end of a record, after which the rest of the file is not split.
 const PIECE_BYTES_MAX: usize = 8 << 20;
 
 /// The byte order mark of UTF-8, which is skipped.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A part of a file that begins at the beginning of a record.
+/// A piece of a file, which begins at the beginning of a record.
 #[derive(Debug)]
 pub(super) struct Piece<R> {
     pub bytes: Vec<u8>,
-    /// The rest of the file after `bytes`, if it was left uncut.
+    /// The rest of the file after `bytes`, if the file is not split any further.
     pub rest: Option<R>,
-    /// The line on which the piece begins, from 1.
+    /// The line of the file on which the piece begins, from 1.
     pub line: u64,
-    /// Whether this is the first piece of the file that has more than empty lines, or one before that.
+    /// Whether no piece before this one has more than empty lines.
     pub is_first: bool,
 }
 
-/// Cuts the bytes of a reader into pieces.
+/// Splits the bytes of a reader into pieces.
 pub(super) struct Cutter<R> {
     from: Option<R>,
     marks: Marks,
-    /// Bytes that were read beyond the last piece.
+    /// Bytes that were read after the end of the last piece.
     carried: Vec<u8>,
     size: usize,
     line: u64,
@@ -51,7 +50,7 @@ pub(super) struct Cutter<R> {
     may_have_mark: bool,
 }
 
-/// The characters that decide where a record ends.
+/// The bytes by which the end of a record is recognized.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
     delimiter: u8,
@@ -60,7 +59,7 @@ struct Marks {
 }
 
 impl<R: BufRead> Cutter<R> {
-    /// Creates a cutter for `from`; `dialect` must be one that [`can_cut`] accepts.
+    /// Creates a cutter for `from`. [`can_cut`] must be true for `dialect`.
     ///
     /// # Errors
     /// I/O errors from skipping lines.
@@ -89,7 +88,7 @@ impl<R: BufRead> Cutter<R> {
     /// Returns the next piece; `None` at the end.
     ///
     /// # Errors
-    /// I/O errors; after one there is no further piece.
+    /// I/O errors; there is no further piece after an error.
     pub(super) fn next(&mut self) -> Result<Option<Piece<R>>> {
         let Some(mut from) = self.from.take() else { return Ok(None) };
         let mut bytes = std::mem::take(&mut self.carried);
@@ -137,7 +136,7 @@ pub(super) fn can_cut(dialect: &Dialect) -> bool {
         && dialect.quote != Some(dialect.delimiter)
 }
 
-/// Reads until `bytes` has `wanted` bytes; returns whether the reader ended before.
+/// Reads until `bytes` has `wanted` bytes; returns whether the reader ended before that.
 fn fill(from: &mut impl Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool> {
     let mut filled = bytes.len();
     bytes.resize(wanted.max(filled), 0);
@@ -156,8 +155,8 @@ fn fill(from: &mut impl Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool
 }
 
 impl Marks {
-    /// Returns the end of the last record of `bytes` that ends with a line break; 0 if none does. A record
-    /// must begin at the start of `bytes`.
+    /// Returns the end of the last record in `bytes` that ends with a line break; 0 if there is none. A record must
+    /// begin at the start of `bytes`.
     fn last_end(self, bytes: &[u8]) -> usize {
         let Some(quote) = self.quote else { return memrchr(b'\n', bytes).map_or(0, |at| at + 1) };
         let (mut last, mut at) = (0, 0);
@@ -175,7 +174,7 @@ impl Marks {
         }
     }
 
-    /// Returns the position of the next quote that opens a field.
+    /// Returns the offset of the next quote that opens a field; `None` if there is none.
     fn next_open(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {
@@ -194,7 +193,7 @@ impl Marks {
         }
     }
 
-    /// Returns the position of the quote that closes a field whose text begins at `from`.
+    /// Returns the offset of the quote that closes a field whose text begins at `from`; `None` if there is none.
     fn close(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {

@@ -1,8 +1,8 @@
-//! Forms of numbers, dates and times that are not the usual ones: `1.234,56`, `31.12.2024`.
+//! Numbers, dates and times in other notations than the default: `1.234,56`, `31.12.2024`.
 //!
-//! A value in such a form is rewritten to the usual one, by which its type is guessed and it is converted. One that is
-//! not of the form that was said is none of that type, even if it has the usual form: `1.5` is no number where a comma
-//! stands before the fraction.
+//! A value in the notation that the options state is rewritten to the default notation, from which its type is guessed
+//! and it is converted. A value that is not in the stated notation is not of that type, even if it is in the default
+//! notation: `1.5` is not a number if a comma is the decimal separator.
 
 use super::guess::Guess;
 use arrow_array::StringArray;
@@ -12,13 +12,13 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use farpool_model::{Error, ReadOptions, Result, brief};
 use std::borrow::Cow;
 
-/// Returns a value in its usual form; `None` where it is not of the form that was said.
+/// Returns a value in the default notation; `None` if it is not in the stated notation.
 type Rewrite<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
 
 /// Text from which no number, date or time can be parsed.
 const NO_VALUE: &str = "no value";
 
-/// Notation of numbers, dates and times.
+/// The notations of numbers, dates and times that the options state.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Forms {
     has_comma: bool,
@@ -28,10 +28,10 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// Returns the forms that options ask for.
+    /// Returns the notations that the options state.
     ///
     /// # Errors
-    /// `Invalid` when a form cannot be read with.
+    /// `Invalid` if a format is not valid for reading.
     pub(super) fn of(options: &ReadOptions) -> Result<Self> {
         let has_comma = options.decimal_separator == Some(b',');
         let point = if has_comma { b',' } else { b'.' };
@@ -74,7 +74,7 @@ impl Forms {
         Cow::Borrowed(if is_excluded { NO_VALUE } else { text })
     }
 
-    /// Rewrites the values of a column of this type; `None` if nothing changes.
+    /// Rewrites the values of a column of this type; `None` if none changes.
     pub(super) fn of_column(&self, texts: &StringArray, data_type: &DataType) -> Option<StringArray> {
         let is_number = data_type.is_numeric();
         let rewrite: Rewrite<'_> = match data_type {
@@ -94,7 +94,8 @@ impl Forms {
         self.has_comma || self.thousands.is_some()
     }
 
-    /// Returns a number with a point and without separators of thousands, which stand between groups of three digits.
+    /// Rewrites a number to one with a decimal point and without thousands separators; `None` if the separators are not
+    /// between groups of three digits.
     fn number(&self, text: &str) -> Option<String> {
         if !self.has_numbers() {
             return None;
@@ -154,7 +155,8 @@ impl Forms {
     }
 }
 
-/// Converts a format to that of `chrono`, whose `%f` counts nanoseconds and whose `%.f` is a fraction with its point.
+/// Converts a format of `strptime` to one of `chrono`, whose `%f` counts nanoseconds and whose `%.f` is a fraction with
+/// its point.
 fn checked(option: &str, format: &str) -> Result<String> {
     let ours =
         [".%f", ".%g", ".%n"].iter().fold(format.to_string(), |format, part| format.replace(part, "%.f"));

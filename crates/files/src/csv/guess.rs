@@ -21,7 +21,8 @@ const DATE: u16 = 8;
 const MICROSECONDS: u16 = 16;
 const NANOSECONDS: u16 = 32;
 const TEXT: u16 = 64;
-/// Flags set with that of a timestamp: it has a time zone, or it has none.
+/// Flags that are set in addition to that of a timestamp: whether some value has a time zone, and whether some has
+/// none.
 const ZONED: u16 = 128;
 const UNZONED: u16 = 256;
 
@@ -36,7 +37,7 @@ impl Guess {
         self.has_leading_zero |= kind == WHOLE && has_leading_zero(value);
     }
 
-    /// Returns the guessed type; Null if there was no value.
+    /// Returns the guessed type; Null if there were no values.
     pub(crate) fn data_type(self) -> DataType {
         const TIMES: u16 = DATE | MICROSECONDS | NANOSECONDS | ZONED | UNZONED;
         match self.seen {
@@ -110,7 +111,7 @@ pub(crate) fn has_zone(value: &str) -> bool {
     !behind_seconds.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit()).is_empty()
 }
 
-/// Returns `2015/01/31` as `2015-01-31`, the form that parsers of dates and timestamps accept.
+/// Returns `2015/01/31` as `2015-01-31`, which the parsers of dates and timestamps accept; other text unchanged.
 pub(crate) fn hyphenated(value: &str) -> Cow<'_, str> {
     match value.as_bytes() {
         [_, _, _, _, b'/', _, _, b'/', ..] => {

@@ -1,19 +1,19 @@
-//! Finds delimiters, line breaks and quotes in a piece, as bit masks: one word per kind and 64 bytes, the
-//! lowest bit for the first byte.
+//! Finds delimiters, line breaks and quotes in a piece, as bit masks: a word per kind of character and 64 bytes, with
+//! the lowest bit for the first byte.
 
 use farpool_columns::{Kernel, Level, Simd};
 
-/// Number of bytes that one word covers.
+/// Number of bytes per block, which are those of one mask.
 pub(super) const BLOCK: usize = 64;
 
-/// Number of blocks examined in one pass: their words stay in the L1 cache.
+/// Number of blocks that are examined in one pass. Reason: their masks stay in the L1 cache.
 const AHEAD: usize = 64;
 
 /// The characters to find.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
     pub delimiter: u8,
-    /// `None` where the piece has no quotes.
+    /// The quote character; `None` if the piece has no quotes.
     pub quote: Option<u8>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Places {
 pub(super) struct Marked {
     marks: Marks,
     level: Level,
-    /// The number of the first block in `blocks`.
+    /// Index of the first block in `blocks`.
     first: usize,
     blocks: Vec<Places>,
 }
@@ -39,8 +39,8 @@ impl Marked {
         Marked { marks, level, first: 0, blocks: Vec::with_capacity(AHEAD) }
     }
 
-    /// Returns the masks of block `number` of `bytes`, which must exist. Fastest when blocks are asked for in
-    /// order.
+    /// Returns the masks of the block with index `number` in `bytes`, which must exist. Fastest if blocks are requested
+    /// in order.
     #[inline]
     pub(super) fn block(&mut self, bytes: &[u8], number: usize) -> Places {
         let known = number.checked_sub(self.first).and_then(|at| self.blocks.get(at));
@@ -100,8 +100,7 @@ impl Marks {
     }
 }
 
-/// Returns a word whose bits each say whether the number of set bits in `bits` up to and including that bit
-/// is odd.
+/// Returns a word in which a bit is set if the number of set bits of `bits` up to and including that position is odd.
 pub(super) fn parity(bits: u64) -> u64 {
     [1, 2, 4, 8, 16, 32].into_iter().fold(bits, |parity, distance| parity ^ (parity << distance))
 }

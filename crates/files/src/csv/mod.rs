@@ -1,11 +1,11 @@
-//! CSV and TSV files, types guessed from the first rows.
+//! CSV and TSV files, whose column types are guessed from the first rows.
 //!
-//! Guessed are: whole numbers (64-bit), fractional numbers, true/false, dates (`2024-05-31`, `2024/05/31`),
-//! timestamps (`2024-05-31 12:00:00.5`, stored in microseconds, finer only if the first rows are), instants
-//! (timestamps with `Z` or an offset), text. A column that has both instants and times without a zone is
-//! text. An empty field is NULL. Whole numbers are text if the first rows have one that begins with 0, such
-//! as a postal code. A later value that does not fit is an error with its line: continuing with another type
-//! would change the meaning of the rows before.
+//! Guessed types are: whole numbers (64-bit), fractional numbers, true/false, dates (`2024-05-31`, `2024/05/31`),
+//! timestamps (`2024-05-31 12:00:00.5`, stored in microseconds, finer only if the first rows are), instants (timestamps
+//! with `Z` or an offset), text. A column that has both instants and timestamps without a zone is text. An empty field
+//! is NULL. Whole numbers are text if one in the first rows begins with 0, such as a postal code. A later value that
+//! does not fit is an error with its line, because continuing with another type would change the meaning of the rows
+//! before.
 
 mod cut;
 mod error;
@@ -31,10 +31,10 @@ use std::io::{BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of rows that types are guessed from by default, the same as DuckDB's.
+/// Default number of rows from which types are guessed, the same as in DuckDB.
 pub(super) const GUESS_ROWS: usize = 20_480;
 
-/// Syntax of lines and of the values in their fields.
+/// The syntax of lines and of the values in their fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     delimiter: u8,
@@ -51,7 +51,7 @@ pub(super) struct Dialect {
     typed: Vec<String>,
     quoted_nulls: bool,
     forms: Forms,
-    /// Names in place of those of the first columns.
+    /// Names that replace those of the first columns.
     names: Vec<String>,
     pub(super) encoding: Option<CharacterEncoding>,
     /// Whether a file has one column, so that an empty line is a row.
@@ -82,15 +82,16 @@ impl Dialect {
         }
     }
 
-    /// Returns whether the field at index `i` of a record is NULL in a column of text or of another type. One in quotes
-    /// is not, as in PostgreSQL, unless it is empty and no text: programs that put all fields in quotes write NULL so.
+    /// Returns whether the field at index `i` of a record is NULL, in a text column (`is_text`) or another one. A
+    /// quoted field is not NULL, as in PostgreSQL, unless it is empty and the column is not text, because some programs
+    /// quote all fields.
     fn is_null(&self, record: &Record<'_>, i: usize, is_text: bool) -> bool {
         let field = record.field(i);
         self.null_texts.iter().any(|null| null == field)
             && (self.quoted_nulls || (field.is_empty() && !is_text) || !record.is_quoted(i))
     }
 
-    /// Returns the number of rows that the type of a column was guessed from; `None` if from all.
+    /// Returns the number of rows from which the type of a column was guessed; `None` for all rows.
     fn rows_guessed_from(&self, column: &str) -> Option<usize> {
         (self.sample_rows != usize::MAX && !self.is_typed(column)).then_some(self.sample_rows)
     }
@@ -106,8 +107,8 @@ impl Dialect {
     }
 }
 
-/// Returns the columns, of type Null where the first rows have no value, and the dialect. `again` opens the
-/// file at its beginning.
+/// Returns the columns (of type Null if the first rows have no value) and the dialect. `again` opens the file at its
+/// beginning.
 pub(super) fn open<R: BufRead>(
     path: &Path,
     again: impl Fn() -> Result<R>,
@@ -128,7 +129,7 @@ pub(super) fn open_head(path: &Path, head: &[u8], options: &ReadOptions) -> Resu
     open(path, || Ok(head), false, options)
 }
 
-/// Reads the columns at indices `columns`; `path` is used in messages.
+/// Reads the columns at the indexes `columns`; `path` identifies the file in messages.
 pub(super) fn read(
     path: &Path,
     from: impl BufRead + Send + 'static,
@@ -141,7 +142,7 @@ pub(super) fn read(
     Ok(Box::new(CsvBatches::new(path, records, is_in_header, schema, dialect.clone(), columns)?))
 }
 
-/// Reads the same rows in the same order as [`read`], as tasks for several threads.
+/// Reads the same rows as [`read`], in the same order, as tasks for several threads.
 pub(super) fn tasks(
     path: &Path,
     from: impl BufRead + Send + 'static,
@@ -263,7 +264,8 @@ fn guess_types(
     Ok(())
 }
 
-/// Bytes that are not UTF-8 do not affect the guess; reading them is an error.
+/// Adds a field to the guess of its column's type. Bytes that are not UTF-8 have no effect here; reading them is an
+/// error.
 fn see(guess: &mut Guess, record: &Record<'_>, i: usize, dialect: &Dialect) {
     // An empty text in quotes does not tell numbers from texts.
     if !dialect.is_null(record, i, false) {
@@ -284,7 +286,7 @@ fn texts(path: &Path, record: &Record<'_>, lossy: bool) -> Result<Vec<String>> {
     (0..record.len()).map(text).collect()
 }
 
-/// Returns a comma, unless the header has none and has another of the usual separators.
+/// Returns a comma, or another usual separator if the header has it and no comma.
 fn guess_delimiter(path: &Path, from: impl BufRead, options: &ReadOptions) -> Result<u8> {
     let mut from = from.take(limits::CSV_HEADER_BYTES_MAX);
     let mut header = Vec::new();

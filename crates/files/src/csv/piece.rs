@@ -1,11 +1,10 @@
-//! Splits a piece in memory into records: delimiters, line breaks and quotes are found 64 bytes at a time, as
-//! bit masks, and fields are not copied (like the structural scans of simdjson and the CSV readers of DuckDB
+//! Splits a piece of a file, which is in memory, into records. Delimiters, line breaks and quotes are found 64 bytes at
+//! a time, as bit masks, and fields are not copied (like the structural scans of simdjson and the CSV readers of DuckDB
 //! and Polars).
 //!
-//! A record that this parser does not support (a doubled or escaped quote, a quote or a carriage return
-//! within a field) is read by [`Records`], the plain twin, from its beginning. Such a record is never
-//! mistaken for a simple one: in a simple record quotes are only the first and last character of a field,
-//! which is checked.
+//! A record that this parser does not support (a doubled or escaped quote, a quote or a carriage return within a field)
+//! is read from its beginning by [`Records`], the scalar parser. Such a record is never mistaken for a simple one: in a
+//! simple record quotes are only the first and last character of a field, which is checked.
 
 use super::Dialect;
 use super::marks::{BLOCK, Marked, Marks, parity};
@@ -18,23 +17,23 @@ use std::io::Cursor;
 pub(super) struct PieceRecords {
     bytes: Vec<u8>,
     dialect: Dialect,
-    /// The twin, made for the first record that is not simple; it owns `bytes` from then on.
+    /// The scalar parser, created for the first record that is not simple. It owns `bytes` from then on.
     plain: Option<Records<Cursor<Vec<u8>>>>,
     at: usize,
-    /// The line at `at`.
+    /// The line at offset `at`.
     line: u64,
     spans: Vec<(usize, usize)>,
-    /// Number of fields that follow those in `spans`.
+    /// Number of fields after those in `spans`, which are only counted.
     more: usize,
     needed: usize,
     marked: Marked,
     quote: Option<u8>,
     has_returns: bool,
-    /// Number of bytes scanned for records that the scalar twin had to read after all.
+    /// Number of bytes that were scanned for records that the scalar parser had to read after all.
     wasted: usize,
-    /// Whether an empty line is a record, as it is behind the first record of a file of one column.
+    /// Whether an empty line is a record, as it is after the first record of a file of one column.
     keeps_empty_lines: bool,
-    /// Parsing state at `at`.
+    /// Parsing state at offset `at`.
     place: Place,
 }
 
@@ -43,23 +42,23 @@ pub(super) struct PieceRecords {
 enum Place {
     /// At the beginning of a line.
     Start,
-    /// At the line break of the record that was read last.
+    /// At the line break of the last record.
     Break,
-    /// Behind a record that the twin has read: behind its line break, or within one of two bytes.
+    /// After a record that the scalar parser has read: after its line break, or within a line break of two bytes.
     Twin,
 }
 
 /// Result of looking for the end of a record.
 enum Found {
-    /// The position where the record ends, and the number of line breaks in it.
+    /// The offset of the end of the record, and the number of line breaks in it.
     End(usize, u64),
-    /// The record is not simple; the number of bytes examined.
+    /// The record is not simple. Has the number of bytes examined.
     Other(usize),
 }
 
 impl PieceRecords {
-    /// Creates a splitter for `bytes`, which begin on line `line` of the file. It locates the first `needed`
-    /// fields of each record; the others are perhaps only counted.
+    /// Creates a splitter for `bytes`, which begin on line `line` of the file. It locates the first `needed` fields of
+    /// each record; further ones may only be counted.
     pub(super) fn new(bytes: Vec<u8>, line: u64, is_first: bool, dialect: &Dialect, needed: usize) -> Self {
         let has = |byte: &u8| memchr(*byte, &bytes).is_some();
         let has_returns = has(&b'\r');
@@ -93,7 +92,7 @@ impl PieceRecords {
         self.plain.as_ref().map_or(&*self.bytes, Records::bytes)
     }
 
-    /// Skips empty lines that are no records; returns whether anything follows.
+    /// Skips empty lines that are not records; returns whether anything follows.
     fn find(&mut self) -> bool {
         let (mut at, mut line) = (self.at, self.line);
         let skips = !self.keeps_empty_lines;
@@ -169,8 +168,8 @@ impl PieceRecords {
         }
     }
 
-    /// Strips the quotes around fields and the carriage return at the end. Returns false for a record that is
-    /// not simple; `quotes` is the number of quotes in it.
+    /// Removes the quotes around fields and the carriage return at the end. Returns false if the record is not simple;
+    /// `quotes` is the number of quotes in it.
     fn trim(&mut self, mut quotes: u32) -> bool {
         let PieceRecords { bytes, plain, spans, .. } = self;
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
@@ -199,7 +198,7 @@ impl PieceRecords {
         quotes == 0 && !(has_quotes && self.dialect.escape.is_some())
     }
 
-    /// Reads the record at `at` with the twin.
+    /// Reads the record at offset `at` with the scalar parser.
     fn other(&mut self) -> Result<Option<Record<'_>>, Broken> {
         let plain =
             self.plain.get_or_insert_with(|| Records::within(std::mem::take(&mut self.bytes), &self.dialect));
@@ -253,7 +252,7 @@ impl RecordSource for PieceRecords {
 }
 
 impl PieceRecords {
-    /// Passes over simple records, of which the first begins at `at`.
+    /// Skips simple records, of which the first begins at offset `at`; returns their number.
     fn pass_simple(&mut self, fields: usize, most: usize) -> usize {
         let PieceRecords { bytes, plain, marked, at, line, .. } = self;
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);

@@ -14,7 +14,7 @@ use farpool_model::{Error, Result, limits, sql_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of text after which a batch ends.
+/// Bytes of text at which a batch ends.
 const BATCH_BYTES: usize = 16 << 20;
 
 pub(super) struct CsvBatches<R> {
@@ -22,9 +22,10 @@ pub(super) struct CsvBatches<R> {
     records: R,
     dialect: Dialect,
     schema: SchemaRef,
-    /// Number of leading `columns` that are returned in batches.
+    /// Number of leading columns of `columns` that batches have.
     wanted: usize,
-    /// Indices of the columns that are parsed: with `ignore_errors` all, to find invalid lines.
+    /// Indexes of the columns that are parsed. With `ignore_errors` these are all, so that the same lines are invalid
+    /// whichever columns are read.
     columns: Vec<usize>,
     result: SchemaRef,
     is_in_header: bool,
@@ -33,7 +34,7 @@ pub(super) struct CsvBatches<R> {
 
 /// The text of one column in a batch.
 struct Texts {
-    /// Whether the column is one of text.
+    /// Whether the type of the column is text.
     is_text: bool,
     bytes: Vec<u8>,
     ends: Vec<i32>,
@@ -41,7 +42,7 @@ struct Texts {
 }
 
 impl<R: RecordSource> CsvBatches<R> {
-    /// Reads the columns at indices `columns` of `records`; skips the first record if `is_in_header`.
+    /// Reads the columns at the indexes `columns` of `records`. The first record is skipped if `is_in_header`.
     pub(super) fn new(
         path: &Path,
         records: R,
@@ -86,7 +87,7 @@ impl<R: RecordSource> CsvBatches<R> {
         }
     }
 
-    /// Counts the next records, of which no column is parsed.
+    /// Counts the next records without parsing a column.
     fn counted(&mut self) -> Result<usize> {
         let width = self.schema.fields().len();
         let mut rows = 0;
@@ -104,7 +105,7 @@ impl<R: RecordSource> CsvBatches<R> {
         Ok(rows)
     }
 
-    /// Returns the fields of the next records, and the line of each.
+    /// Returns the fields of the next records, by column, and the line of each record.
     fn texts(&mut self) -> Result<(Vec<Texts>, Vec<u64>)> {
         let is_text = |column: &usize| {
             let data_type = self.schema.field(*column).data_type();
@@ -176,7 +177,8 @@ impl<R: RecordSource> CsvBatches<R> {
     }
 }
 
-/// Returns whether a record has as many fields as there are columns; an error if it has not and is not to be skipped.
+/// Returns whether a record has as many fields as there are columns; an error if it does not and invalid lines are not
+/// skipped.
 fn fits(record: &Record<'_>, width: usize, dialect: &Dialect, path: &Path) -> Result<bool> {
     match dialect.fits(record.len(), width) {
         false if !dialect.ignore_errors => Err(error::ragged(path, record.line, record.len(), width)),
@@ -188,7 +190,7 @@ fn not_made(error: ArrowError) -> Error {
     Error::internal(error.to_string())
 }
 
-/// Adds a record; returns the number of its bytes.
+/// Appends the fields of a record; returns the number of bytes.
 fn push(texts: &mut [Texts], columns: &[usize], record: &Record<'_>, dialect: &Dialect) -> usize {
     let mut bytes = 0;
     for (texts, &column) in texts.iter_mut().zip(columns) {
@@ -212,7 +214,7 @@ impl Texts {
         self.valid.push(field.is_some());
     }
 
-    /// Returns the column, and the rows whose fields are not UTF-8; these are decoded with replacement
+    /// Returns the column, and the rows whose fields are not UTF-8; these fields are decoded with replacement
     /// characters.
     fn into_array(self) -> (StringArray, Vec<usize>) {
         let Texts { bytes, ends, valid, is_text: _ } = self;

@@ -8,16 +8,16 @@ use csv_core::ReadRecordResult;
 use farpool_model::{cast, limits};
 use std::io::{BufRead, Cursor};
 
-/// A source of records.
+/// An iterator over records.
 pub(crate) trait RecordSource {
-    /// Returns the next record that is not empty.
+    /// Returns the next record that is not an empty line; `None` at the end.
     ///
     /// # Errors
     /// The reason why the next record cannot be read.
     fn next(&mut self) -> Result<Option<Record<'_>>, Broken>;
 
-    /// Passes over records, `most` at most, and returns how many: none behind the first that is empty or broken, or has
-    /// not `fields` fields, or that this source does not pass over.
+    /// Skips at most `most` records, and returns how many were skipped. Stops before a record that is empty, cannot be
+    /// read, has not exactly `fields` fields, or cannot be skipped by this source.
     fn pass(&mut self, _fields: usize, _most: usize) -> usize {
         0
     }
@@ -29,19 +29,19 @@ pub(crate) struct Records<R> {
     core: csv_core::Reader,
     fields: Vec<u8>,
     ends: Vec<usize>,
-    /// Number of bytes in `fields` and of entries in `ends` that belong to the current record.
+    /// Number of bytes of `fields`, and of entries of `ends`, that belong to the current record.
     field_bytes: usize,
     field_count: usize,
     skipped_lines: u64,
     ended: bool,
-    /// The bytes of the current record as they stand in the file, for those that can have quotes.
+    /// The bytes of the current record as in the file, if fields can be quoted.
     raw: Vec<u8>,
     marks: Marks,
-    /// For each field of the current record whether it was in quotes; empty if none was.
+    /// For each field of the current record whether it was quoted; empty if none was.
     quoted: Vec<bool>,
-    /// Whether an empty line is a record: an empty field, in a file of one column.
+    /// Whether an empty line is a record with an empty field, as in a file of one column.
     empty_lines: EmptyLines,
-    /// Whether the first bytes are those of a file, which may be a byte order mark.
+    /// Whether the next bytes are the first of a file, where a byte order mark may be.
     is_at_start: bool,
 }
 
@@ -49,13 +49,13 @@ pub(crate) struct Records<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EmptyLines {
     Skipped,
-    /// A record, once the first record was read.
+    /// A record, but only after the first record was read.
     KeptLater,
-    /// A record; whether the byte that was read last is a carriage return.
+    /// A record. The value is whether the byte that was read last is a carriage return.
     Kept(bool),
 }
 
-/// Characters that delimit quoted fields.
+/// The characters that delimit quoted fields.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
     delimiter: u8,
@@ -65,7 +65,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// Appends to `quoted` for each field of the record in `raw` whether it is in quotes, by the rules of `csv_core`.
+    /// Appends to `quoted` for each field of the record in `raw` whether it is quoted, by the rules of `csv_core`.
     fn quoted_fields(self, quote: u8, raw: &[u8], quoted: &mut Vec<bool>) {
         let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
         let mut rest = raw;
@@ -91,7 +91,7 @@ impl Marks {
         }
     }
 
-    /// Returns the bytes behind the quote that closes a field.
+    /// Returns the bytes after the quote that closes a field.
     fn behind_quotes(self, quote: u8, mut rest: &[u8]) -> &[u8] {
         while let Some(at) = rest.iter().position(|byte| *byte == quote || Some(*byte) == self.escape) {
             let is_pair = match self.escape {
@@ -117,21 +117,21 @@ pub(crate) struct Record<'a> {
     pub line: u64,
 }
 
-/// Marks which fields of a record were quoted.
+/// Flags for the fields of a record that were quoted.
 #[derive(Clone, Copy)]
 pub(crate) enum Quotes<'a> {
-    /// One of each field; none was if it is empty.
+    /// A flag per field; empty if no field was quoted.
     Known(&'a [bool]),
-    /// The fields that are preceded by this byte.
+    /// The fields that this byte precedes.
     Before(u8),
 }
 
-/// Positions of the fields within the bytes of a record, without their quotes.
+/// Offsets of the fields in the bytes of a record, without their quotes.
 #[derive(Clone, Copy)]
 pub(crate) enum Spans<'a> {
-    /// Fields follow each other; the end of each.
+    /// Fields without gaps, by their end offsets.
     Joined(&'a [usize]),
-    /// Start and end of each field, and the number of further fields, whose positions are not needed.
+    /// Start and end offset of each field, and the number of further fields, whose offsets are not needed.
     Apart(&'a [(usize, usize)], usize),
 }
 
@@ -178,7 +178,7 @@ pub(crate) enum Broken {
 }
 
 impl<R: BufRead> Records<R> {
-    /// Reads records of `from` from the beginning of a file; the first has the names if there is a header.
+    /// Reads records from the beginning of a file. The first record has the column names if there is a header.
     ///
     /// # Errors
     /// I/O errors from skipping lines.
@@ -189,7 +189,7 @@ impl<R: BufRead> Records<R> {
         Ok(Records { skipped_lines: cast::u64_from(dialect.skip_lines), ..Records::of(from, dialect) })
     }
 
-    /// Reads records from within a file; the first begins on `line`.
+    /// Reads records from within a file, of which the first begins on line `line`.
     pub(super) fn from_line(from: R, line: u64, is_first: bool, dialect: &Dialect) -> Self {
         let mut records = Records::of(from, dialect);
         records.start();
@@ -200,7 +200,7 @@ impl<R: BufRead> Records<R> {
         records
     }
 
-    /// Feeds the splitter an empty line first, since it strips a byte order mark from its first input.
+    /// Passes an empty line to the splitter first, because it strips a byte order mark from its first input.
     fn start(&mut self) {
         let _ = self.core.read_record(b"\n", &mut self.fields, &mut self.ends);
         self.is_at_start = false;
@@ -236,7 +236,7 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// Reads the next record; returns the line on which it begins.
+    /// Reads the next record; returns the line on which it begins, `None` at the end.
     fn advance(&mut self) -> Result<Option<u64>, Broken> {
         (self.field_bytes, self.field_count) = (0, 0);
         self.raw.clear();
@@ -278,7 +278,7 @@ impl<R: BufRead> Records<R> {
         Ok(None)
     }
 
-    /// Takes an empty line, where that is a record, and returns its number.
+    /// Reads an empty line if it is a record, and returns its line number.
     fn empty_line(&mut self) -> std::io::Result<Option<u64>> {
         while let EmptyLines::Kept(is_behind_return) = self.empty_lines {
             let line = self.skipped_lines + self.core.line();
@@ -356,12 +356,12 @@ impl<R: BufRead> RecordSource for Records<R> {
 }
 
 impl Records<Cursor<Vec<u8>>> {
-    /// Splits records of bytes in memory from within a file: no byte order mark or lines are skipped.
+    /// Reads records from bytes within a file, where no byte order mark or lines are skipped.
     pub(super) fn within(bytes: Vec<u8>, dialect: &Dialect) -> Self {
         Records::from_line(Cursor::new(bytes), 1, true, dialect)
     }
 
-    /// Says whether an empty line at the next place is a record.
+    /// Sets whether an empty line that follows is a record.
     pub(super) fn keep_empty_lines(&mut self, are_kept: bool) {
         self.empty_lines = if are_kept { EmptyLines::Kept(false) } else { EmptyLines::Skipped };
     }
@@ -370,7 +370,7 @@ impl Records<Cursor<Vec<u8>>> {
         self.from.get_ref()
     }
 
-    /// Reads the record at byte `at` on `line`, and advances both behind it.
+    /// Reads the record at offset `at` on line `line`, and advances both to the end of the record.
     pub(super) fn next_at(&mut self, at: &mut usize, line: &mut u64) -> Result<Option<Record<'_>>, Broken> {
         self.from.set_position(cast::u64_from(*at));
         self.core.set_line(*line);

@@ -31,14 +31,14 @@ impl Object {
     /// Adds the members of an object, given as JSON text.
     ///
     /// # Errors
-    /// When the text is not an object, or has too many names.
+    /// Fails if the text is not an object, or has too many names.
     pub(super) fn see(&mut self, text: &[u8]) -> Result<(), serde_json::Error> {
         let mut from = serde_json::Deserializer::from_slice(text);
         from.deserialize_map(Members(self))?;
         from.end()
     }
 
-    /// Returns the entry of the member `name`, which is perhaps at index `expected`.
+    /// Returns the entry of the member `name`; `expected` is its likely index.
     fn member<E: Error>(&mut self, name: String, expected: usize) -> Result<&mut Kind, E> {
         // Objects mostly have their members in the same order.
         let at = match self.members.get(expected) {

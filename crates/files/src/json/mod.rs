@@ -1,8 +1,8 @@
-//! JSON files: objects, one after the other or in one array. Each is a row, its members are columns.
+//! JSON files: objects, one after the other or in one array. Each object is a row, and its members are columns.
 //!
-//! Types are guessed from the first rows: for strings, dates or timestamps as in CSV; numbers, booleans,
-//! lists and structs of these. A member that is an object in some rows and, say, a number in others is read
-//! as text, and its objects then fail to read.
+//! Types are guessed from the first rows: for strings, dates or timestamps as in CSV; numbers, booleans, lists and
+//! structs of these. If a member is an object in some rows and, for example, a number in others, its column is text,
+//! and reading its objects fails.
 
 mod guess;
 mod scan;
@@ -21,7 +21,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes after which a batch ends.
+/// Bytes of text at which a batch ends.
 const BATCH_BYTES: usize = 16 << 20;
 
 /// Options for reading objects.
@@ -29,7 +29,7 @@ const BATCH_BYTES: usize = 16 << 20;
 pub(super) struct Form {
     /// Names of the columns whose types the user set.
     typed: Vec<String>,
-    /// Whether lines that are no object, or have a value that does not fit, are left out.
+    /// Whether lines that are not an object, or have a value that does not fit, are skipped.
     ignore_errors: bool,
     pub(super) encoding: Option<CharacterEncoding>,
 }
@@ -40,7 +40,7 @@ impl Form {
     }
 }
 
-/// Returns the columns, of type Null where the first rows have no value.
+/// Returns the columns; a column has type Null if the first rows have no value for it.
 pub(super) fn open(path: &Path, from: impl BufRead, options: &ReadOptions) -> Result<SchemaRef> {
     guess(path, from, true, options)
 }
@@ -84,7 +84,7 @@ fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Reads the columns at indices `columns`.
+/// Reads the columns at the indexes `columns`.
 pub(super) fn read(
     path: &Path,
     from: Bytes,
@@ -95,7 +95,7 @@ pub(super) fn read(
     Ok(in_order(tasks(path, from, schema, form, columns)?))
 }
 
-/// Reads the same rows as tasks: the ends of objects are found first, and each task parses its objects.
+/// Reads the same rows as tasks. The ends of objects are found when a task is taken, and the task parses its objects.
 pub(super) fn tasks(
     path: &Path,
     from: Bytes,
@@ -176,7 +176,7 @@ impl Parse {
         Box::new(move || Box::new(self.fitting(&objects).transpose().into_iter()))
     }
 
-    /// Parses objects. If invalid ones are to be ignored, leaves out those that do not fit.
+    /// Parses objects. With `ignore_errors`, skips those that do not fit.
     fn fitting(&self, objects: &Objects) -> Result<Option<RecordBatch>> {
         let batch = match self.batch(objects) {
             Err(_) if self.form.ignore_errors => self.one_by_one(objects)?,
@@ -187,7 +187,7 @@ impl Parse {
         batch.map(project).transpose().map_err(|error| Error::internal(error.to_string()))
     }
 
-    /// Parses each object by itself, and leaves out those that do not fit.
+    /// Parses each object separately, and skips those that do not fit.
     fn one_by_one(&self, objects: &Objects) -> Result<Option<RecordBatch>> {
         let mut start = 0;
         let mut good = Vec::new();

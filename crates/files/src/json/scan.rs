@@ -1,6 +1,6 @@
-//! Splits bytes into JSON objects that follow each other, or stand in one array, without parsing them.
+//! Splits bytes into JSON objects without parsing them. The objects follow each other, or are in one array.
 //!
-//! Invariant: at most one object is held, of at most [`limits::RECORD_BYTES_MAX`] bytes.
+//! Invariant: at most one object is in memory, of at most [`limits::RECORD_BYTES_MAX`] bytes.
 
 use farpool_model::limits;
 use std::io::BufRead;
@@ -15,7 +15,7 @@ pub(super) struct Scanner<R> {
     is_escaped: bool,
     line: u64,
     array: Array,
-    /// Whether each line is an object, whatever it has, so that a line that is none ends with it.
+    /// Whether each line is taken for an object, so that the error of a line that is none ends with the line.
     by_lines: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Cut {
 }
 
 impl<R: BufRead> Scanner<R> {
-    /// Splits `from` into objects; with `by_lines` into lines that are not empty.
+    /// Splits `from` into objects, or with `by_lines` into lines that are not empty.
     pub(super) fn new(from: R, by_lines: bool) -> Self {
         Scanner {
             from,
@@ -63,7 +63,7 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// Returns the next line that has something, and its number.
+    /// Returns the next line that is not empty, and its number; `None` at the end.
     fn text_line(&mut self) -> Result<Option<(&[u8], u64)>, Cut> {
         loop {
             self.record.clear();
@@ -101,7 +101,7 @@ impl<R: BufRead> Scanner<R> {
         Ok(Some((self.record.trim_ascii(), self.line - 1)))
     }
 
-    /// Returns the next object and the line on which it begins.
+    /// Returns the next object and the line on which it begins; `None` at the end.
     pub(super) fn record(&mut self) -> Result<Option<(&[u8], u64)>, Cut> {
         if self.by_lines {
             return self.text_line();
@@ -130,7 +130,7 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// Skips to the beginning of the next object; false if there is none.
+    /// Skips to the beginning of the next object; returns false if there is none.
     fn find(&mut self) -> Result<bool, Cut> {
         loop {
             let input = self.from.fill_buf().map_err(Cut::Io)?;

@@ -1,4 +1,5 @@
-//! Types that the `parquet` crate reads wrongly or not at all, converted to those that the file states:
+//! Types that the `parquet` crate reads incorrectly or not at all, and that are converted to those that the file
+//! states:
 //!
 //! | in the file | the crate | here |
 //! | --- | --- | --- |
@@ -6,7 +7,7 @@
 //! | INTERVAL: months, days, milliseconds | days and milliseconds; months are dropped | an interval of all three |
 //! | 128-bit integers of Polars, known by the Arrow schema in the footer | a panic | decimal(38, 0) |
 //!
-//! The footer is loaded without its Arrow schema, changed so that the crate returns the bytes of these values, and
+//! The footer is loaded without its Arrow schema and changed so that the crate returns the bytes of these values. The
 //! columns are converted after reading.
 
 use arrow_array::cast::AsArray;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 const WIDE_BYTES: i32 = 16;
 const INTERVAL_BYTES: i32 = 12;
 
-/// The type of 128-bit integers. It holds those of up to 38 digits.
+/// The type in which 128-bit integers are returned. It holds integers of up to 38 digits.
 const WIDE: DataType = DataType::Decimal128(38, 0);
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -42,17 +43,17 @@ const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 pub(crate) struct Footer {
     pub read: ArrowReaderMetadata,
     pub schema: SchemaRef,
-    /// Indices of the columns of 128-bit integers without sign.
+    /// Indexes of the columns of unsigned 128-bit integers.
     unsigned: Vec<usize>,
 }
 
-/// Options with which a footer is loaded before [`Footer::of`] looks at it.
+/// Returns the options with which a footer must be loaded for [`Footer::of`].
 pub(super) fn plain_options() -> ArrowReaderOptions {
     ArrowReaderOptions::new().with_skip_arrow_metadata(true)
 }
 
 impl Footer {
-    /// Decides the types of the columns; `plain` was loaded with [`plain_options`].
+    /// Determines the types of the columns; `plain` must have been loaded with [`plain_options`].
     pub(super) fn of(plain: &ArrowReaderMetadata) -> Result<Footer, ParquetError> {
         let given = plain.metadata();
         let wide = Wide::of(given)?;
@@ -69,7 +70,7 @@ impl Footer {
         Ok(Footer { read, schema, unsigned })
     }
 
-    /// Has the reader return `read`, whose types of columns that are not converted may differ.
+    /// Replaces the metadata for the reader by `read`, in which columns that are not converted may have other types.
     pub(super) fn over(self, read: ArrowReaderMetadata) -> Footer {
         let before = self.read.schema().fields().iter();
         let kept = |((returned, before), now): ((&FieldRef, &FieldRef), &FieldRef)| {
@@ -85,7 +86,7 @@ impl Footer {
         self.read.metadata()
     }
 
-    /// Converts a batch of the columns at indices `columns`, ascending, to the types of the schema.
+    /// Converts a batch of the columns at the indexes `columns`, in ascending order, to the types of the schema.
     pub(super) fn converted(&self, batch: RecordBatch, columns: &[usize]) -> Result<RecordBatch> {
         let fields: Vec<FieldRef> = columns.iter().map(|i| self.schema.fields()[*i].clone()).collect();
         let types = || fields.iter().map(|field| field.data_type());
@@ -104,15 +105,15 @@ impl Footer {
     }
 }
 
-/// The Arrow schema of a footer that has 128-bit integers, with binaries in their place.
+/// The Arrow schema of a footer with 128-bit integers, in which these columns are binaries.
 struct Wide {
     schema: Schema,
-    /// Their indices, and whether they have a sign.
+    /// Indexes of the 128-bit integer columns, and whether they are signed.
     columns: Vec<(usize, bool)>,
 }
 
 impl Wide {
-    /// Returns `None` for a footer without such integers, or whose Arrow schema cannot be read.
+    /// Returns the changed schema; `None` for a footer without 128-bit integers, or whose Arrow schema cannot be read.
     fn of(metadata: &ParquetMetaData) -> Result<Option<Wide>, ParquetError> {
         let Some(bytes) = arrow_schema_bytes(metadata) else { return Ok(None) };
         // The stream's marker and length stand before the message in most files.
@@ -140,7 +141,7 @@ impl Wide {
     }
 }
 
-/// Returns whether a field of an Arrow schema, or one within it, is an integer of more than 64 bits, with which
+/// Returns whether a field of an Arrow schema, or one nested in it, is an integer of more than 64 bits, for which
 /// `arrow-ipc` panics.
 pub(crate) fn has_wide_integer(field: &arrow_ipc::Field<'_>) -> bool {
     field.type_as_int().is_some_and(|int| int.bitWidth() > 64)
@@ -157,7 +158,7 @@ fn arrow_schema_bytes(metadata: &ParquetMetaData) -> Option<Vec<u8>> {
     BASE64_STANDARD.decode(found.value.as_deref()?).ok()
 }
 
-/// Returns the metadata with INTERVAL as bytes, and with the Arrow schema of `wide`.
+/// Returns the metadata in which INTERVAL columns are bytes, with the Arrow schema of `wide`.
 fn changed(given: &ParquetMetaData, wide: Option<&Wide>) -> ParquetMetaData {
     let file = given.file_metadata();
     let mut entries = file.key_value_metadata().cloned();
@@ -195,7 +196,7 @@ fn without_intervals(of: &TypePtr) -> TypePtr {
     }
 }
 
-/// Properties of the leaf columns of a file, in their order.
+/// Properties of the leaf columns of a file, in file order.
 struct Leaves(Vec<Leaf>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -224,7 +225,7 @@ impl Leaves {
         self.0.contains(&Leaf::Interval)
     }
 
-    /// Has the reader return INT96 in microseconds, which hold any year that has a name.
+    /// Makes the reader return INT96 in microseconds, which hold every year that can be formatted.
     fn in_microseconds(&self, read: ArrowReaderMetadata) -> Result<ArrowReaderMetadata, ParquetError> {
         if !self.0.contains(&Leaf::Int96) {
             return Ok(read);
@@ -239,7 +240,7 @@ impl Leaves {
         ArrowReaderMetadata::try_new(read.metadata().clone(), options)
     }
 
-    /// Returns the columns as they are after [`Footer::converted`].
+    /// Returns the schema of the columns after [`Footer::converted`].
     fn returned(&self, read: &Schema, wide: &[(usize, bool)]) -> SchemaRef {
         let schema = self.each(read, |leaf, data_type| match leaf {
             Leaf::Interval if *data_type == DataType::FixedSizeBinary(INTERVAL_BYTES) => INTERVAL,
@@ -254,7 +255,7 @@ impl Leaves {
         Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
     }
 
-    /// Returns the schema with other types of leaf columns.
+    /// Returns the schema in which `change` has replaced the types of leaf columns.
     fn each(&self, schema: &Schema, change: impl Fn(Leaf, &DataType) -> DataType) -> Schema {
         let mut leaves = self.0.iter();
         let mut changed = |data_type: &DataType| match leaves.next() {
@@ -315,7 +316,8 @@ fn children(of: &DataType) -> Vec<&DataType> {
     }
 }
 
-/// Months, days and milliseconds, each a 32-bit number without sign (Parquet, "Logical types", INTERVAL).
+/// Decodes intervals: months, days and milliseconds, each an unsigned 32-bit integer (Parquet, "Logical types",
+/// INTERVAL).
 fn intervals(column: &FixedSizeBinaryArray) -> Result<ArrayRef> {
     let interval = |bytes: &[u8]| {
         let (parts, _) = bytes.as_chunks::<4>();

@@ -1,18 +1,18 @@
-//! Ranges of integer values, computed in 128 bits, and which operations may fail on them.
+//! Ranges of integer values, computed in 128 bits, and the operations that may fail for values in these ranges.
 
 use super::Facts;
 use crate::literal::integer_range;
 use crate::{ArithmeticOp, Expr, Value, schema};
 use arrow_schema::{DECIMAL128_MAX_SCALE, DataType, TimeUnit};
 
-/// The least and the greatest of a set of integers.
+/// The minimum and maximum of a set of integers.
 pub(super) type Range = (i128, i128);
 
-/// Days before and after 1970 that calendar code can certainly represent: some 260,000 years.
+/// Days before and after 1970 that calendar code can always represent: some 260,000 years.
 const CALENDAR_DAYS: i128 = 95_000_000;
 const SECONDS_PER_DAY: i128 = 86_400;
 
-/// Returns whether this node itself may fail, apart from its children.
+/// Returns whether the root of `expr` may fail for values for which its children do not.
 pub(super) fn node_may_fail(expr: &Expr, data_type: &DataType, children: &[&Facts]) -> bool {
     match (expr, children) {
         (Expr::Arithmetic(op, ..), [left, right]) => arithmetic_may_fail(*op, left, right, data_type),
@@ -52,8 +52,7 @@ fn arithmetic_may_fail(op: ArithmeticOp, left: &Facts, right: &Facts, result: &D
     }
 }
 
-/// Returns the range of an operation on unscaled decimals with their scales; `None` if a step may overflow
-/// 128 bits.
+/// Returns the range of an operation on unscaled decimals with these scales; `None` if a step may overflow 128 bits.
 fn decimal_result(op: ArithmeticOp, (l, s1): (Range, i16), (r, s2): (Range, i16)) -> Option<Range> {
     match op {
         ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Modulo => {
@@ -77,7 +76,7 @@ fn decimal_result(op: ArithmeticOp, (l, s1): (Range, i16), (r, s2): (Range, i16)
     }
 }
 
-/// Returns whether Arrow's cast kernel may fail on a value of `from`; see the test that compares the two.
+/// Returns whether Arrow's cast kernel may fail for a value in the range of `from`. A test compares both.
 fn cast_may_fail(from: &Facts, to: &DataType) -> bool {
     use DataType::{BinaryView, Boolean, Date32, Decimal128, Float32, Float64, Timestamp, Utf8View};
     let source = &from.data_type;
@@ -114,7 +113,7 @@ fn cast_may_fail(from: &Facts, to: &DataType) -> bool {
     }
 }
 
-/// Converts the range to the scale of another type, rounding or truncating the digits that do not fit it.
+/// Converts the range to the scale of another type; digits that do not fit are rounded (`rounds`) or truncated.
 fn rescaled(range: Range, from: &DataType, to: &DataType, rounds: bool) -> Option<Range> {
     match scale(to) - scale(from) {
         digits @ 0.. => times(range, ten_to(digits)?),
@@ -126,7 +125,7 @@ fn rescaled(range: Range, from: &DataType, to: &DataType, rounds: bool) -> Optio
     }
 }
 
-/// Returns the range of a node's values on rows where it does not fail.
+/// Returns the range of the values of `expr` on rows where it does not fail; `None` if it is not known.
 pub(super) fn range_of(expr: &Expr, data_type: &DataType, children: &[&Facts]) -> Option<Range> {
     let all = type_range(data_type)?;
     let within = |range: Option<Range>| {
@@ -170,7 +169,8 @@ fn negative((min, max): Range) -> Option<Range> {
     Some((max.checked_neg()?, min.checked_neg()?))
 }
 
-/// Returns the range of a type whose values are stored as integers; for a decimal that of its precision.
+/// Returns the range of a type whose values are stored as integers (for a decimal, the range of its precision); `None`
+/// for other types.
 fn type_range(data_type: &DataType) -> Option<Range> {
     match data_type {
         DataType::Decimal128(precision, _) => {
@@ -196,7 +196,8 @@ fn times(range: Range, factor: i128) -> Option<Range> {
     Some((range.0.checked_mul(factor)?, range.1.checked_mul(factor)?))
 }
 
-/// Returns the range of values no farther from zero; `None` for the least 128-bit integer, which has no negative.
+/// Returns the range of all values that are no farther from zero than those of `range`; `None` for the minimum of
+/// 128-bit integers, which cannot be negated.
 fn symmetric(range: Range) -> Option<Range> {
     let most = range.0.checked_abs()?.max(range.1.checked_abs()?);
     Some((-most, most))

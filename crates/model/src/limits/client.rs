@@ -1,49 +1,54 @@
-//! Limits on a client and the shell: columns and results that are kept near, settings, history and scripts.
+//! Limits of the client library and of the shell: cached columns and results, the configuration file, the shell's
+//! history and its scripts.
 
-/// The least memory for columns that a client keeps: some row groups of a few columns.
+/// Minimum bytes of a client's column cache (`--cache`). Reason: it has to hold some row groups of a few columns.
 pub const NEAR_BYTES_MIN: usize = 16 << 20;
 
-/// Tables whose chunks a client keeps while no query reads them; each takes some memory for the bounds of its chunks.
+/// Maximum number of tables whose column chunks stay in a client's cache while no query reads them. Reason: the zone
+/// maps of a table's chunks take memory.
 pub const NEAR_TABLES_MAX: usize = 64;
 
-/// Bytes of a result that a client keeps.
+/// Maximum bytes of a program's result that a client caches.
 pub const NEAR_RESULT_BYTES_MAX: usize = 256 << 10;
 
-/// Results that a client keeps.
+/// Maximum number of program results that a client caches.
 pub const NEAR_RESULTS_MAX: usize = 1024;
 
-/// Bytes that are counted for a result beside its rows.
+/// Bytes that are charged for a cached result in addition to its rows.
 pub const NEAR_RESULT_OVERHEAD_BYTES: usize = 4 << 10;
 
-/// Reciprocal of the share of memory for results: of the memory that a client gives to columns, in addition to that,
-/// and of its working memory at most.
+/// Divisor of the memory for cached results: it is at most 1/16 of the smaller of two limits, that of the column cache
+/// and that of the working memory, and is not taken from the column cache.
 pub const NEAR_RESULTS_PART: usize = 16;
 
-/// Tables for which a client counts the bytes that programs returned, before it resets the counts.
+/// Maximum number of tables for which a client counts the bytes that programs returned (from which it decides whether
+/// to cache their columns). For a further table all counts are reset.
 pub const NEAR_RENTS_MAX: usize = 4096;
 
-/// Row groups whose chunks a client asks for at once.
+/// Maximum number of row groups per request of a client for column chunks.
 pub const FETCHED_GROUPS_MAX: usize = 64 << 10;
 
-/// Approximate bytes of the outlines of chunks in one message: a worker spends some milliseconds on it.
+/// Bytes of chunk outlines (the metadata of column chunks) after which a message is sent; a message may be larger by
+/// those of one row group. Reason: a worker spends some milliseconds on this many.
 pub const OUTLINES_BYTES: usize = 1 << 20;
 
-/// Bytes of the configuration file of the program: a thousand times the size of its settings.
+/// Maximum bytes of the configuration file of the program. Reason: about a thousand times the size of all settings.
 pub const CONFIG_FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Entries of the shell's history; the oldest go first.
+/// Maximum number of entries of the shell's history; the oldest are removed first.
 pub const HISTORY_ENTRIES_MAX: usize = 2000;
 
-/// Bytes of an entry of the shell's history: larger ones were pasted or generated, and are not kept.
+/// Maximum bytes of an entry of the shell's history. Longer statements are not added, because they were pasted or
+/// generated.
 pub const HISTORY_ENTRY_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of a file with the shell's history that is read: twice as many as all entries have, for those that are
-/// escaped.
+/// Maximum bytes of the history file that the shell reads. Reason: twice the bytes of all entries, because escaping may
+/// double an entry.
 pub const HISTORY_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a result that the shell takes from a node for its pager, before the first row is shown. The result of a
-/// user who reads slowly is then in the shell's memory rather than at the node; larger results are cut.
+/// Maximum bytes of a result that the shell buffers before its pager shows the first row; larger results are truncated.
+/// Reason for the buffer: while the user reads, the rows take memory of the shell and not of the node.
 pub const PAGED_BYTES_MAX: usize = 256 << 20;
 
-/// Scripts that read scripts, at most so deep.
+/// Maximum depth of scripts of the shell that read other scripts.
 pub const SCRIPT_DEPTH_MAX: usize = 16;

@@ -1,43 +1,50 @@
-//! Limits on the data directory: log, segments, reads, keys, and backups.
+//! Limits of the data directory: the write-ahead log, segments, reads, encryption keys, and backups.
 
 use std::time::Duration;
 
-/// Size of one file of the log: large enough that new files, which cost some syncs, are rare, and small enough that
-/// records that are not needed any more are removed soon, a file at a time.
+/// Bytes per file of the write-ahead log. Reason: large enough that new files, which cost several syncs, are rare;
+/// small enough that obsolete records are deleted soon, because only whole files are deleted.
 pub const LOG_FILE_BYTES: usize = 64 << 20;
 
-/// Bytes of a file of a backup that a node sends at once: as many requests of a client are under way as a link needs.
+/// Maximum bytes of a backup file per reply of a node. A client sends several requests at once, as many as the network
+/// link needs.
 pub const BACKUP_READ_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the list of a backup's files: some hundred bytes for each of them.
+/// Maximum bytes of the list of a backup's files. Reason: some hundred bytes per file.
 pub const BACKUP_LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of the log after which a checkpoint is made by default: a start replays them in a fraction of a second.
+/// Default bytes of the log after which a checkpoint is written. Reason: a start replays this many in a fraction of a
+/// second.
 pub const LOG_BYTES_DEFAULT: usize = 128 << 20;
 
-/// Size of one record of the log. Larger changes, such as row groups, are files of their own that a record names.
+/// Maximum bytes per record of the log. Larger data, such as row groups, are written to separate files, which a record
+/// names.
 pub const LOG_RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// Plain bytes of a compressed part of a segment: bounds the memory that a few damaged bytes on disk can claim. A chunk
-/// of the largest row group has less; larger parts are stored uncompressed.
+/// Maximum uncompressed bytes of a compressed part of a segment (the image of one column chunk); larger parts are
+/// stored uncompressed. Reason: it bounds the memory that a few corrupted bytes on disk can make a reader allocate. A
+/// chunk of the largest row group has less.
 pub const PACKED_PART_BYTES_MAX: usize = 512 << 20;
 
-/// Encoded bytes that a program has read ahead of its scan from disk: a few milliseconds of a fast disk.
+/// Maximum encoded bytes that a program reads from disk ahead of its scan. Reason: a few milliseconds of a fast disk.
 pub const READ_AHEAD_BYTES: usize = 8 << 20;
 
-/// Reciprocal of the share of a pool, and of a tenant's quota of it, that pinned tables may take: the rest is for
-/// cached values and new rows.
+/// Divisor: pinned tables may take at most half of a pool, and those of a tenant at most half of its quota. Reason: the
+/// rest is needed for cached values and new rows.
 pub const PINNED_PART: u64 = 2;
 
-/// Threads that read values from disk: as many reads of some hundred KiB at once keep a fast disk busy.
+/// Number of threads that read column chunks from disk. Reason: four concurrent reads of some hundred KiB keep a fast
+/// disk busy.
 pub const READERS: usize = 4;
 
-/// Time limit of a command for a master key: a key service on the network answers within seconds, and a person who
-/// starts a node should not wait longer in silence.
+/// Timeout of the command that returns the master key. Reason: a key service on the network answers within seconds, and
+/// a person who starts a node should not wait longer in silence.
 pub const KEY_COMMAND_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Column chunks of a data directory that are remembered to be read first after a start, 8 bytes each.
+/// Maximum number of recently used column chunks per data directory that are recorded, so that they are read first
+/// after a start. Reason: each takes 8 bytes.
 pub const USED_CHUNKS_MAX: usize = 1 << 20;
 
-/// Wrapped keys of one data directory: one for each of many tables, found by going through them.
+/// Maximum number of wrapped (encrypted) table keys per data directory. Reason: enough for many tables with a key each;
+/// a key is found by a linear search.
 pub const WRAPPED_KEYS_MAX: usize = 64 << 10;

@@ -1,35 +1,35 @@
-//! Limits on files that are read as tables, and on object stores.
+//! Limits of files that are read as tables, and of object stores.
 
 use super::{COLUMNS_MAX, STRING_BYTES_MAX};
 
-/// Bytes of the longest first line with which a file is taken for CSV.
+/// Maximum bytes of the first line of a file for the file to be recognized as CSV.
 pub const CSV_HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// Fields of one record of a CSV file: several times the columns of a table, so that a line that has too many by a
-/// mistake is still counted in its error.
+/// Maximum number of fields per record of a CSV file. Reason: several times the maximum number of columns, so that the
+/// error about a record with too many fields can still say how many it has.
 pub const CSV_FIELDS_MAX: usize = 16 * COLUMNS_MAX;
 
-/// Bytes of one record of a CSV or JSON file: those of the longest value. A compressed file may have any
-/// number of records; they are read one after the other, so that only a record and a batch are held in
-/// memory.
+/// Maximum bytes per record of a CSV or JSON file. Reason: that of the longest value. Only one record and one batch are
+/// held in memory, so that the number of records in a compressed file is not limited.
 pub const RECORD_BYTES_MAX: usize = STRING_BYTES_MAX;
 
-/// Texts that represent NULL in one file: each field is compared with all of them.
+/// Maximum number of strings that represent NULL per file. Reason: each field is compared with all of them.
 pub const NULL_TEXTS_MAX: usize = 64;
 
-/// Files of one table: each is opened, and its beginning read, before the first row.
+/// Maximum number of files per table. Reason: each file is opened, and its beginning read, before the first row.
 pub const FILES_MAX: usize = 64 << 10;
 
-/// Objects below one prefix of an object store that are listed to find those that match a pattern.
+/// Maximum number of objects below a prefix of an object store that are listed to find those that match a file pattern.
 pub const OBJECTS_LISTED_MAX: usize = 1 << 20;
 
-/// Product of the numbers of alternatives of all `{a,b}` in one file pattern: each combination is a pattern
-/// of its own.
+/// Maximum number of patterns that the alternatives `{a,b}` of a file pattern expand to: the product of the numbers of
+/// alternatives of all its brackets.
 pub const PATTERN_ALTERNATIVES_MAX: usize = 1024;
 
-/// Zeros after the first bytes of an Arrow IPC file: its buffers are aligned to at most as many bytes.
+/// Maximum number of zero bytes after the magic number of an Arrow IPC file. Reason: its buffers are aligned to at most
+/// 64 bytes.
 pub const IPC_PADDING_BYTES_MAX: usize = 64;
 
-/// Uncompressed bytes of one compressed buffer of an Arrow IPC file: more than arrays with 32-bit offsets can
-/// have.
+/// Maximum uncompressed bytes of a compressed buffer of an Arrow IPC file. Reason: more than an array with 32-bit
+/// offsets can have.
 pub const IPC_BUFFER_BYTES_MAX: i64 = 4 << 30;

@@ -1,79 +1,86 @@
-//! Limits on keys and values: sizes, work of commands, conditions, spaces.
+//! Limits of key-value entries: sizes, work per command, conditions, and keyspaces (spaces).
 
-/// Bytes of the longest key of a key-value space.
+/// Maximum bytes of a key of a key-value entry.
 pub const KV_KEY_BYTES_MAX: usize = 65_535;
 
-/// Work of a command that is carried out where requests are read, among those of all tenants: bytes that it reads or
-/// writes, where an argument counts as 256. It takes about 100 us. A command that is more is carried out elsewhere.
+/// Maximum work of a command that runs on the threads that read requests, which all tenants share; larger commands run
+/// on separate threads. Unit: bytes read or written, with 256 per argument. Reason: this much takes about 100 µs.
 pub const KV_STEP_WORK_MAX: usize = 256 << 10;
 
-/// Work of all commands of one EXEC, as for [`KV_STEP_WORK_MAX`], beside that of the largest: other clients of the
-/// tenant wait for it as a whole, about a second.
+/// Maximum work of all commands of an EXEC except the largest one, in the unit of [`KV_STEP_WORK_MAX`]. Reason: other
+/// clients of the tenant wait until the EXEC is complete, for about a second.
 pub const KV_EXEC_WORK_MAX: usize = 4 << 30;
 
-/// Threads for long commands of all tenants together: one of a tenant runs at a time, and the system shares the
-/// processors among the threads. More tenants take turns.
+/// Maximum number of threads that run long commands, for all tenants together. Reason: one long command per tenant runs
+/// at a time, and the system divides the processors among the threads. Further tenants wait for a thread.
 pub const KV_LONG_THREADS_MAX: usize = 32;
 
-/// Bytes of a pattern of keys: as many as a key has.
+/// Maximum bytes of a pattern that keys are matched with. Reason: that of a key.
 pub const KV_PATTERN_BYTES_MAX: usize = KV_KEY_BYTES_MAX;
 
-/// Elements (characters and classes) of a pattern in long segments between stars. A byte of a key that is matched costs
-/// a word of work for each 64 of them.
+/// Maximum number of elements (characters and classes) in the long segments between the stars of a key pattern. Reason:
+/// matching a byte of a key costs one machine word of work per 64 elements.
 pub const KV_PATTERN_ELEMENTS_MAX: usize = 1024;
 
-/// Bytes of the longest value of a key-value space, as in Redis.
+/// Maximum bytes of a value of a key-value entry, as in Redis.
 pub const KV_VALUE_BYTES_MAX: usize = 512 << 20;
 
-/// Bytes of one entry of a key-value space: its key, its value, and twice the bytes of a key for everything else.
+/// Maximum bytes of a key-value entry: those of its value, those of its key, and as many as a key may have for
+/// everything else.
 pub const ENTRY_BYTES_MAX: usize = KV_VALUE_BYTES_MAX + 2 * (KV_KEY_BYTES_MAX + 1);
 
-/// Bytes of the commands that a client of key-value spaces may have queued behind `MULTI`.
+/// Maximum bytes of the commands that a client may queue between `MULTI` and `EXEC`.
 pub const KV_QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a condition on the entries of a key-value space: a list of some thousand keys.
+/// Maximum bytes of the text of a condition on key-value entries. Reason: room for a list of some thousand keys.
 pub const KV_PREDICATE_BYTES_MAX: usize = 64 << 10;
 
-/// Parentheses in one another of such a condition, each of which may become two levels of an expression.
+/// Maximum depth of nested parentheses in a condition on key-value entries. Each may become two levels of an
+/// expression.
 pub const KV_PREDICATE_DEPTH_MAX: usize = 32;
 
-/// Conditions and listed constants of such a condition: as many as its bytes have room for, nearly.
+/// Maximum number of comparisons and listed constants in a condition on key-value entries. Reason: about as many as its
+/// text has room for.
 pub const KV_PREDICATE_NODES_MAX: usize = 8192;
 
-/// Patterns of such a condition: the largest one that is accepted takes 30 ms to compile, which is done where a command
-/// runs.
+/// Maximum number of patterns in a condition on key-value entries. Reason: the largest accepted pattern takes 30 ms to
+/// compile, on the thread that runs the command.
 pub const KV_PREDICATE_PATTERNS_MAX: usize = 4;
 
-/// Bytes of compiled patterns of a condition that a connection keeps for the next command; with more, a condition is
-/// compiled each time.
+/// Maximum bytes of the compiled patterns of a condition that a connection caches for its next command. A larger
+/// condition is compiled for each command.
 pub const KV_PREDICATE_KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the effects of a command in one record of the log of keys; larger ones are split into several records.
+/// Maximum bytes of a command's changes per record of the key-value log; more are split into several records.
 pub const KV_RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Keys that a client of key-value spaces may watch at once.
+/// Maximum number of keys that a client may `WATCH` at once.
 pub const KV_WATCHED_MAX: usize = 4096;
 
-/// Spaces with names of a tenant.
+/// Maximum number of named keyspaces (spaces) per tenant.
 pub const KV_SPACES_MAX: usize = 1000;
 
-/// Keys of one shard that are processed, with the shard locked, when a space is created or dropped.
+/// Maximum number of keys per shard that are examined when a keyspace is created or dropped. Reason: the shard is
+/// locked meanwhile.
 pub const KV_MOVED_MAX: usize = 1 << 20;
 
-/// Bytes of the values that get another space then.
+/// Maximum bytes of the values that are moved to another keyspace when a keyspace is created or dropped.
 pub const KV_MOVED_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of the longest value that is compressed: bounds the work of a command or a step of a scan on one value.
+/// Maximum bytes of a value that is compressed; longer ones are stored uncompressed. Reason: it bounds the work of a
+/// command, or of a step of a scan, on one value.
 pub const KV_PACKED_BYTES_MAX: usize = 32 << 10;
 
-/// Bytes of the dictionary of a space whose values are compressed.
+/// Maximum bytes of the compression dictionary of a keyspace.
 pub const KV_DICTIONARY_BYTES_MAX: usize = 16 << 10;
 
-/// Keys that one UPDATE or DELETE changes: others wait meanwhile.
+/// Maximum number of keys that an UPDATE or DELETE statement may change. Reason: other commands wait meanwhile.
 pub const KV_CHANGED_MAX: usize = 50_000;
 
-/// Statements that read keys of a space at moments of their own; beyond, the oldest ends.
+/// Maximum number of point-in-time views of the entries (cuts) that statements read at once; for a further one the
+/// oldest is ended. Reason: each change of an entry checks all of them.
 pub const KV_CUTS_MAX: usize = 64;
 
-/// Keys that a program over a space of keys looks up; one that names more reads the whole space.
+/// Maximum number of keys that a program over a keyspace looks up one by one. A program that names more scans the
+/// keyspace.
 pub const KV_LOOKUPS_MAX: usize = 1000;

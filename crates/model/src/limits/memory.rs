@@ -1,33 +1,34 @@
-//! Limits on memory: for work, for groups, for results at a client, and who may wait for it.
+//! Limits of memory: the working memory of a node, memory for groups, memory for results at a client, and waiting for
+//! memory.
 
-/// Default size of a node's memory for work, which is everything beside the pool, in bytes.
+/// Default bytes of a node's working memory, which is all memory except the pool that holds the tables.
 pub const WORK_BYTES_DEFAULT: usize = 8 << 30;
 
-/// The least memory for work that a node can be given: it has to read messages, hold a row group of each load in plain
-/// form, and run a program or two.
+/// Minimum bytes of a node's working memory. Reason: a node has to receive messages, hold an uncompressed row group per
+/// load, and run a program or two.
 pub const WORK_BYTES_MIN: usize = 64 << 20;
 
-/// Bytes of the temporary files of all statements of a session together.
+/// Maximum bytes of temporary (spill) files of all statements of a session together.
 pub const SPILL_BYTES_MAX: u64 = 100 << 30;
 
-/// Divisor: the groups of one program may take one in `GROUPS_PART` bytes of the memory for work. Groups that
-/// do not fit leave in parts, which the client merges.
+/// Divisor: the groups of a program (GROUP BY) may take at most half of the working memory. Groups that do not fit are
+/// sent to the client as partial results, which the client merges.
 pub const GROUPS_PART: usize = 2;
 
-/// Default for the bytes that the groups of one program may take.
+/// Default maximum bytes of the groups of a program (GROUP BY).
 pub const GROUP_BYTES_MAX: usize = WORK_BYTES_DEFAULT / GROUPS_PART;
 
-/// Reservations of memory for work that may wait at once. Each is a request of a client, or its connection.
+/// Maximum number of reservations that wait for working memory at once. Each belongs to a request of a client or to its
+/// connection.
 pub const WORK_WAITERS_MAX: usize = 4096;
 
-/// Milliseconds that a program, or a client that sends, may wait for memory that others use.
+/// Maximum milliseconds that a program, or a client that sends, waits for working memory in use by others.
 pub const WORK_WAIT_MS_MAX: u64 = 30_000;
 
-/// Bytes of reusable pages that the results of remote queries may take at a client, whether a result holds
-/// them or they are idle: twice the largest result of the benchmarks. Results beyond it take memory from the
-/// allocator.
+/// Maximum bytes of reusable memory pages for results of remote queries at a client, in use or idle. Results beyond it
+/// take memory from the allocator. Reason: twice the largest result of the benchmarks.
 pub const RESULT_BYTES_MAX: usize = 2 << 30;
 
-/// Milliseconds without a remote query after which idle pages go back to the system: as long as a person
-/// takes to ask the next question.
+/// Milliseconds without a remote query after which idle result pages are returned to the operating system. Reason: as
+/// long as a person takes to ask the next question.
 pub const RESULT_IDLE_MS: u64 = 30_000;

@@ -1,87 +1,88 @@
-//! Limits on tables: pages, row groups and batches, columns, names and values.
+//! Limits of tables: memory pages, row groups and batches, columns, names and values.
 
 use super::MESSAGE_BYTES_MAX;
 
-/// Bytes of one page of the pool: the size of an x86-64 huge page, and of Farview's MMU (section 4.3).
+/// Bytes per memory page of the pool. Reason: the size of an x86-64 huge page, and of a page of Farview's MMU (section
+/// 4.3).
 pub const PAGE_BYTES: usize = 2 << 20;
 
-/// Values of one packed block, the unit of the FastLanes layout.
+/// Values per packed block, the unit of the FastLanes layout.
 pub const BLOCK_ROWS: usize = 1024;
 
-/// Rows of one row group: the unit of zone maps, and the most that a worker takes at once. 64 blocks: large
-/// enough that the cost of a morsel disappears, small enough that two workers stay busy on a million rows.
+/// Maximum number of rows per row group, the unit of zone maps and the largest morsel of a worker. Reason: large enough
+/// that the fixed cost of a morsel is negligible, small enough that two workers stay busy with a million rows.
 pub const ROW_GROUP_ROWS: usize = 64 * BLOCK_ROWS;
 
-/// Bytes of plain values, strings included, at which a row group is closed although it has fewer rows than
-/// fit (it always has at least one). This bounds the bytes that wait to be encoded: 4 KiB a row, the size of
+/// Bytes of uncompressed values, strings included, at which a row group is closed although it has fewer rows than
+/// allowed (at least one row). Reason: it bounds the bytes that wait to be encoded. It is 4 KiB per row, the size of
 /// 512 columns of 64 bits.
 pub const ROW_GROUP_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
-/// Bytes that buffered rows may hold beyond twice their plain size while they wait for their row group to
-/// fill: small batches have a header for each column and buffer, and strings may be small parts of large
-/// buffers.
+/// Maximum bytes that buffered rows may hold in excess of twice their uncompressed size, until their row group is full.
+/// Reason: small batches have a header per column and per buffer, and strings may be small slices of large buffers.
 pub const PLAIN_EXCESS_BYTES_MAX: usize = 1 << 20;
 
-/// Rows from which a row group counts as large: it is no longer merged with others, and its rows are
-/// profiled. Two smaller ones always fit one row group.
+/// Minimum number of rows of a large row group, which is profiled and no longer merged with others. Reason: two smaller
+/// ones always fit one row group.
 pub const LARGE_GROUP_ROWS: usize = ROW_GROUP_ROWS / 2;
 
-/// Bytes of plain values from which a row group counts as large, however few rows it has. A merge therefore
-/// holds at most twice as many bytes, and decodes one column at a time.
+/// Minimum bytes of uncompressed values of a large row group, however few rows it has. Reason: a merge then holds at
+/// most twice as many bytes; it decodes one column at a time.
 pub const LARGE_GROUP_BYTES: usize = 16 << 20;
 
-/// Small row groups at the end of a table that are left unmerged: a scan takes a few microseconds for each.
+/// Maximum number of small row groups at the end of a table that are left unmerged. Reason: a scan takes a few
+/// microseconds for each.
 pub const SMALL_GROUPS_MAX: usize = 8;
 
-/// A small row group is merged with those behind it if it has at most this many times their rows. A higher
-/// ratio leaves fewer row groups but rewrites each row more often: with 4 there are at most 7 sizes below a
-/// large row group, and a row is written some 30 times.
+/// Size ratio of merges: a small row group is merged with those after it if its rows are at most this many times
+/// theirs. Reason: a higher ratio leaves fewer row groups, but rewrites each row more often. With 4 there are at most 7
+/// sizes below a large row group, and each row is written some 30 times.
 pub const MERGE_RATIO: usize = 4;
 
-/// Small row groups of a table from which each append performs one step of a merge itself, so that their
-/// number stays bounded where background work gets no time.
+/// Number of small row groups per table above which each append performs a step of a merge itself. Reason: the number
+/// stays bounded even if background work gets no time.
 pub const MERGES_BEHIND_MAX: usize = 64;
 
-/// Rows of the largest append that is encoded together with concurrent appends. Larger appends get row groups
-/// of their own, which are encoded as rows come in.
+/// Maximum number of rows of an append that is encoded together with concurrent appends. Larger appends get row groups
+/// of their own, which are encoded while rows arrive.
 pub const SMALL_APPEND_ROWS: usize = 1024;
 
-/// Bytes of the largest append that is encoded together with concurrent appends.
+/// Maximum bytes of an append that is encoded together with concurrent appends.
 pub const SMALL_APPEND_BYTES: usize = 1 << 20;
 
-/// Rows of a batch, the unit that operators process within a step if rows are cheap: a few 64-bit columns of
-/// a batch stay in the L2 cache.
+/// Number of rows per batch, the unit that operators process within a step if rows are cheap. Reason: a few 64-bit
+/// columns of a batch stay in the L2 cache.
 pub const BATCH_ROWS: usize = 8 * BLOCK_ROWS;
 
-/// Approximate duration of one step of a worker, in nanoseconds: a client with small queries waits for one or
-/// two steps of others, and the fixed cost of a step is a few microseconds.
+/// Approximate nanoseconds per step of a worker, after which other programs get their turn. Reason: a client with small
+/// queries waits for one or two steps of others, and the fixed cost of a step is a few microseconds.
 pub const STEP_NS: u64 = 1_000_000;
 
-/// Columns of one table, and of one result.
+/// Maximum number of columns per table, and per result.
 pub const COLUMNS_MAX: usize = 4096;
 
-/// Bytes of a table, column or tenant name.
+/// Maximum bytes of the name of a table, column or tenant.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Bytes of one string or binary value.
+/// Maximum bytes of a string or binary value.
 pub const STRING_BYTES_MAX: usize = 64 << 20;
 
-/// Largest number of strings, in all dictionaries of a column together, that are numbered across the table,
-/// so that groups are distinguished by number. Numbering takes one or two milliseconds, however few rows are
-/// grouped.
+/// Maximum number of strings in all dictionaries of a column together for which GROUP BY assigns table-wide dictionary
+/// codes, so that it compares codes in place of strings. Reason: assigning them takes one or two milliseconds, however
+/// few rows are grouped.
 pub const TEXTS_NUMBERED_MAX: usize = 32 << 10;
 
-/// Bytes of the strings of those dictionaries: a program holds them two or three times, beside the memory for
-/// groups.
+/// Maximum bytes of the strings that get table-wide dictionary codes (see [`TEXTS_NUMBERED_MAX`]). Reason: a program
+/// holds them two or three times, in addition to the memory for groups.
 pub const TEXTS_NUMBERED_BYTES_MAX: usize = 8 << 20;
 
-/// Distinct values of a column up to which the exact count is kept with the table's statistics.
+/// Maximum number of distinct values of a column for which the table's statistics have the exact number.
 pub const DISTINCT_TRACKED_MAX: usize = 64 << 10;
 
-/// Bytes of those values, where they are strings: room for that many strings of 80 bytes. For longer ones
-/// there is only an estimate.
+/// Maximum bytes of the distinct strings of a column for which the exact number is kept; beyond it there is only an
+/// estimate. Reason: room for [`DISTINCT_TRACKED_MAX`] strings of 80 bytes, with what each takes in a hash table.
 pub const DISTINCT_TRACKED_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of those values in all columns of one table. They are outside the pool; beyond this the columns that take most
-/// have only estimates.
+/// Maximum bytes of the distinct values that are kept for exact numbers, for all columns of a table together. Beyond
+/// it, the columns that take most have only estimates. Reason: this memory is not part of the pool.
 pub const TABLE_DISTINCT_BYTES_MAX: usize = 64 << 20;

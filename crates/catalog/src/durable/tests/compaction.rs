@@ -4,7 +4,7 @@ use super::*;
 
 const ROWS: i64 = 2_600_000;
 
-/// Background that does disk work at once, or on request after [`Waiting::begin`].
+/// Background that runs jobs that use the disk at once, or on request after [`Waiting::begin`].
 #[derive(Debug, Default)]
 struct Waiting {
     jobs: Mutex<Vec<Job>>,
@@ -49,7 +49,7 @@ fn open_waiting(directory: &Arc<SimulatedDirectory>) -> (Arc<Catalog>, Arc<Waiti
     (catalog, waiting)
 }
 
-/// Returns the numbers of the segments on disk, and their lengths in bytes.
+/// Returns the ids of the segments on disk, and their lengths in bytes.
 fn segments(directory: &Arc<SimulatedDirectory>) -> BTreeMap<u64, u64> {
     let names = directory.names().unwrap();
     let segment = |name: &String| {

@@ -1,4 +1,4 @@
-//! Tests of damaged files and of a full disk.
+//! Tests of corrupted files and of a full disk.
 
 use super::*;
 
@@ -74,7 +74,7 @@ pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDi
     copy
 }
 
-/// Returns the number of chunks that are errors, and checks the values of all others.
+/// Returns the number of chunks whose values are lost, and checks the values of all others.
 fn check_lost(catalog: &Catalog, tables: &BTreeMap<TableName, Vec<Option<i64>>>) -> usize {
     let mut lost = 0;
     for (table, expected) in tables {

@@ -6,7 +6,7 @@ use farpool_memory::Tenure;
 use farpool_model::Residency;
 use std::time::{Duration, Instant};
 
-/// Rows of each table: about forty row groups, 20 MiB.
+/// Number of rows of each table: about forty row groups, 20 MiB.
 const ROWS: i64 = 2_600_000;
 
 pub(super) fn small_catalog(directory: &Arc<SimulatedDirectory>, pages: usize) -> (Arc<Catalog>, Recovery) {
@@ -288,7 +288,7 @@ fn a_trace_has_what_was_read_and_used_and_is_bounded() {
     assert_eq!((recorded.accesses.len(), recorded.lost), (2, 3 * places.len() as u64 - 2));
 }
 
-/// Reader that counts arrivals.
+/// Reader that counts how often values arrive.
 struct Counted(Arc<AtomicU64>);
 
 impl ValueReader for Counted {
@@ -302,7 +302,7 @@ impl ValueReader for Counted {
     }
 }
 
-/// Background that reads on request; writes at once until it is told to queue them.
+/// Background that reads on request. It writes at once, until it is told to queue writes, too.
 #[derive(Debug, Default)]
 struct Later {
     reads: Mutex<Vec<Job>>,

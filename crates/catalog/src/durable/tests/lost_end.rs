@@ -9,7 +9,7 @@ const LOG: &str = "log-000000000001";
 const MARK: &str = "durable";
 
 impl Bench {
-    /// Writes the mark of the log, as its background thread does.
+    /// Writes the durability mark of the log, as its background thread does.
     pub(super) fn mark(&self) {
         self.catalog.durable.get().unwrap().log.mark().unwrap();
     }

@@ -37,7 +37,7 @@ enum Step {
     Compact,
     /// Simulates a shortage of memory, in which values are evicted.
     Evict,
-    /// Writes the mark of the log.
+    /// Writes the durability mark of the log.
     Mark,
     Crash(u64),
     Close,

@@ -5,7 +5,7 @@ use crate::AwaitedStatistics;
 use farpool_model::TableStatistics;
 use std::collections::VecDeque;
 
-/// Columns and rows of a table whose profile is too large for the start to read itself.
+/// Number of columns, and of rows, of a table whose profile is too large for recovery to read itself.
 const COLUMNS: usize = 48;
 const ROWS: i64 = limits::ROW_GROUP_ROWS as i64;
 

@@ -1,17 +1,17 @@
-//! A second catalog that gets nothing but the records of a first one, and is equal to it after every step; and the way
-//! back of a catalog whose records were cut off.
+//! Replication tests: a second catalog that gets only the records of a first one is equal to it after every step; and a
+//! catalog whose uncommitted records were removed returns to the visible state.
 
 use super::*;
 use crate::Commit;
 use crate::state::Loads;
 use farpool_disk::{LogOver, Observer, ReservePolicy};
 
-/// A catalog that follows another one by its records.
+/// A catalog that applies the records of another one.
 pub(super) struct Replica {
     directory: Arc<SimulatedDirectory>,
     catalog: Arc<Catalog>,
     _background: Arc<Deferred>,
-    /// Number of records that it got.
+    /// Number of records applied so far.
     fed: u64,
 }
 
@@ -171,7 +171,7 @@ fn records_that_do_not_fit_are_refused() {
     }
 }
 
-/// A log whose records are never durable: those of a node that has lost the others.
+/// A log whose records never become durable, as on a node that has lost the connection to the others.
 #[derive(Debug, Default)]
 struct Isolated {
     observer: std::sync::OnceLock<Box<dyn Observer>>,

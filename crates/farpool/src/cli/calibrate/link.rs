@@ -1,7 +1,8 @@
-//! `farpool calibrate --pool`: measures with which request sizes chunks arrive fastest over the link to a node.
+//! `farpool calibrate --pool`: measures with which request sizes column chunks arrive fastest over the link to a node.
 //!
-//! A table of random numbers is created at the node, and read with each size of requests and each number of requests in
-//! flight. The smallest values that are nearly as fast as the fastest are stored: requests in flight need memory.
+//! A table of random numbers is created at the node, and read with each combination of a request size and a number of
+//! concurrent requests. The smallest combination that is nearly as fast as the fastest is stored, because concurrent
+//! requests need memory.
 
 use super::super::config::Config;
 use super::super::output::TextFormat;
@@ -20,15 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Row groups of the table, of two columns of 64-bit numbers: 16 MiB.
+/// Number of row groups of the table, which has two columns of 64-bit numbers: 16 MiB.
 const GROUPS: u64 = 16;
 const REQUEST_BYTES: [usize; 5] = [512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20];
 const REQUESTS: [usize; 3] = [1, 2, 4];
-/// Runs of each combination; the fastest counts, since it was disturbed least.
+/// Number of runs per combination. The fastest counts, because it was disturbed least.
 const RUNS: u64 = 3;
-/// Time after which no further combination is tried.
+/// Time after which no further combination is measured.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Share of the highest speed that is considered equally fast.
+/// Minimum share of the highest speed that counts as equally fast.
 const AS_GOOD: f64 = 0.95;
 
 pub fn run(url: PoolUrl, client: ClientArgs, format: TextFormat) -> Outcome {

@@ -1,4 +1,4 @@
-//! Measures one query with and without push-down in turns, so that other load on the machine affects both equally.
+//! Measures one query alternately with and without push-down, so that other load on the machine affects both equally.
 
 use super::queries::DemoQuery;
 use crate::cli::stop::Outcome;
@@ -21,7 +21,7 @@ pub struct Measured {
 pub struct Costs {
     /// Median of the elapsed times.
     pub time: Duration,
-    /// The receipt of the last run.
+    /// The execution statistics of the last run.
     pub receipt: Receipt,
 }
 

@@ -1,4 +1,4 @@
-//! The rows of a result that are shown: all of them, or the first and the last ones if there are too many.
+//! The rows of a result that are displayed: all of them, or the first and the last ones if there are too many.
 
 use super::layout::cut;
 use super::{Fit, stop};
@@ -13,7 +13,7 @@ pub type Row = Vec<String>;
 /// A buffer of at most [`Fit::rows`] rows of a result of any length.
 pub struct Kept {
     most: usize,
-    /// Width to which a cell is cut before it is stored.
+    /// Width to which a cell is truncated before it is stored.
     width: Option<usize>,
     first: Vec<Row>,
     last: VecDeque<Row>,
@@ -21,13 +21,13 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Creates a buffer of at most `most` rows, whose cells are cut to the width of `fit`.
+    /// Creates a buffer of at most `most` rows. Cells are truncated to the width of `fit`.
     pub fn new(most: usize, fit: Fit) -> Self {
         let (first, last) = Default::default();
         Kept { most, width: fit.width, first, last, rows: 0 }
     }
 
-    /// Adds rows, whose cells `show` escapes for the screen.
+    /// Adds rows. `show` escapes their cells for the screen.
     pub fn add(&mut self, batch: &RecordBatch, show: impl Fn(&str) -> String) -> Outcome {
         let count = batch.num_rows();
         let first = self.most.saturating_sub(self.first.len()).min(count);
@@ -51,7 +51,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the first rows, and the last ones if rows between them are left out.
+    /// Returns the first rows, and, if rows in the middle are left out, the last ones.
     pub fn parts(mut self) -> (Vec<Row>, Option<Vec<Row>>) {
         if self.rows <= farpool::model::cast::u64_from(self.most) {
             return (self.first, None);

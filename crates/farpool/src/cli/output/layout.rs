@@ -1,28 +1,28 @@
-//! Selects the columns of a table that are shown, and their widths, so that a line fits the screen: texts are first cut
-//! in the middle, down to [`LEAST`] characters; if that is not enough, columns in the middle of the table are left out
-//! and replaced by a column `…`. Numbers are never cut.
+//! Selects the columns of a table that are displayed, and their widths, so that a line fits the screen. Texts are first
+//! truncated in the middle, down to [`LEAST`] characters. If that is not enough, columns in the middle of the table are
+//! left out and replaced by a column `…`. Numbers are never truncated.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Width to which texts and headers are cut before whole columns are left out.
+/// Minimum width to which texts and headers are truncated before whole columns are left out.
 const LEAST: usize = 10;
 
-/// The replacement of text and columns that are left out.
+/// Replacement of text and columns that are left out.
 pub const GAP: &str = "…";
 
-/// The requested width of a column.
+/// The width that a column needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     /// Width of its header.
     pub header: usize,
     /// Width of its widest value.
     pub values: usize,
-    /// Whether values may be cut.
+    /// Whether values may be truncated.
     pub is_text: bool,
 }
 
 impl Wish {
-    /// Returns the width at which nothing in the column is cut.
+    /// Returns the width at which nothing in the column is truncated.
     pub fn natural(self) -> usize {
         self.header.max(self.values)
     }
@@ -42,8 +42,8 @@ pub struct Slot {
     pub width: usize,
 }
 
-/// Returns the columns on the screen for columns with these requests, in at most `room` characters with `between`
-/// characters between two columns. At least one column is shown, even if it does not fit.
+/// Returns the columns to display and their widths, in at most `room` characters with `between` characters between two
+/// columns. At least one column is displayed, even if it does not fit.
 pub fn slots(wishes: &[Wish], room: Option<usize>, between: usize) -> Vec<Slot> {
     let whole = || wishes.iter().map(|wish| wish.natural()).collect::<Vec<_>>();
     let widths = match room {
@@ -91,7 +91,7 @@ fn fitted(wishes: &[Wish], room: usize) -> Option<Vec<usize>> {
     Some(widened.collect())
 }
 
-/// Returns the numbers of columns at the beginning and at the end that fit `room`, selected alternately.
+/// Returns how many columns at the beginning and at the end fit into `room`, if they are added alternately.
 fn kept(wishes: &[Wish], mut room: usize, between: usize) -> (usize, usize) {
     let (mut left, mut right) = (0, 0);
     while left + right < wishes.len() {
@@ -107,7 +107,7 @@ fn kept(wishes: &[Wish], mut room: usize, between: usize) -> (usize, usize) {
     (left, right)
 }
 
-/// Cuts the text in the middle, so that it takes at most `width` columns of a terminal.
+/// Truncates the text in the middle to at most `width` columns of a terminal.
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_string();

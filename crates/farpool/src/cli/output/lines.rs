@@ -1,4 +1,4 @@
-//! Rows for people, one line for each value: suitable for wide rows and long texts, which a table would cut.
+//! Rows for people, one line per value. Suitable for wide rows and long texts, which a table would truncate.
 
 use super::kept::{Cells, Kept, Row};
 use super::{Fit, LeftOut, Out, RowWriter};
@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr;
 pub struct LineWriter {
     out: Out,
     names: Vec<String>,
-    /// `None` if all rows are printed as they arrive.
+    /// Buffer of the rows to print at the end; `None` if all rows are printed as they arrive.
     kept: Option<Kept>,
     is_first: bool,
 }

@@ -61,20 +61,20 @@ impl Format {
 /// The limits of the output for formats that need not show a whole result: `Table`, `Box` and `Line`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fit {
-    /// Maximal number of rows; all if `None`.
+    /// Maximum number of rows; `None` for all.
     pub rows: Option<usize>,
-    /// Maximal number of characters of a line; any number if `None`.
+    /// Maximum number of characters per line; `None` for no limit.
     pub width: Option<usize>,
 }
 
-/// The parts of a result that were not shown.
+/// The parts of a result that were not displayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Rows that were shown, if not all were.
+    /// Number of displayed rows; `None` if all were.
     pub rows_shown: Option<usize>,
-    /// Columns that were shown, if not all were.
+    /// Number of displayed columns; `None` if all were.
     pub columns_shown: Option<usize>,
-    /// Whether a value that was shown was cut.
+    /// Whether a displayed value was truncated.
     pub is_cut: bool,
 }
 
@@ -151,7 +151,7 @@ impl Write for Buffer {
     }
 }
 
-/// Creates a writer of rows of `schema` to `out`. `first` tells that nothing has been printed there yet.
+/// Creates a writer of rows of `schema` to `out`. `first` is true if nothing has been printed to it yet.
 pub fn writer(
     format: Format,
     fit: Fit,

@@ -1,4 +1,4 @@
-//! The lines of a table, in one of several styles.
+//! Borders and separators of a table, in one of several styles.
 
 use super::layout::{GAP, Slot, cut};
 use unicode_width::UnicodeWidthStr;
@@ -24,10 +24,10 @@ pub enum Style {
 }
 
 impl Style {
-    /// Characters between two columns.
+    /// Number of characters between two columns.
     pub const BETWEEN: usize = 3;
 
-    /// Returns the number of characters at both ends of a line together.
+    /// Returns the number of characters at both ends of a line.
     pub fn around(self) -> usize {
         match self {
             Style::Lines => 0,
@@ -35,7 +35,7 @@ impl Style {
         }
     }
 
-    /// Returns the minimal width of a column.
+    /// Returns the minimum width of a column.
     pub fn least(self) -> usize {
         match self {
             Style::Lines | Style::Boxed => 0,
@@ -44,7 +44,7 @@ impl Style {
         }
     }
 
-    /// Escapes characters that would end a cell.
+    /// Escapes characters of a cell that would end it.
     pub fn escaped(self, cell: String) -> String {
         match self {
             Style::Lines | Style::Boxed => cell,
@@ -53,13 +53,13 @@ impl Style {
     }
 }
 
-/// A table whose columns have been laid out.
+/// A table with the widths of its columns, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     pub style: Style,
     pub slots: Vec<Slot>,
     pub aligns: Vec<Align>,
-    /// Whether cells that are wider than their column are cut. Otherwise they shift the rest of their own line.
+    /// Whether cells that are wider than their column are truncated. Otherwise they shift the rest of their line.
     pub cuts: bool,
     /// Whether a column is narrower than its contents.
     pub is_narrow: bool,

@@ -1,6 +1,6 @@
-//! Rows for people, as tables. If only a part of a result is shown, its first and last rows are buffered until its end.
-//! A result that is shown completely is printed as it arrives: the first rows determine the widths of the columns, and
-//! a wider value later only shifts the rest of its own line.
+//! Rows for people, as tables. If only a part of a result is displayed, its first and last rows are buffered until its
+//! end. A result that is displayed completely is printed as it arrives: the first rows determine the widths of the
+//! columns, and a wider value later only shifts the rest of its own line.
 
 use super::kept::{Cells, Kept, Row};
 use super::layout::{Slot, Wish, slots};
@@ -14,7 +14,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::io::Write;
 use unicode_width::UnicodeWidthStr;
 
-/// Bytes of cells that are buffered to determine the widths of the columns: tens of thousands of rows, in a moment.
+/// Maximum bytes of cells that are buffered to determine the widths of the columns: tens of thousands of rows.
 const BYTES_MEASURED: usize = 16 << 20;
 
 /// A writer of a table.
@@ -83,7 +83,7 @@ impl TableWriter {
         self.out.write_all(text.as_bytes()).map_err(Stop::output)
     }
 
-    /// Prints the header and the measured rows; later rows are printed at once.
+    /// Prints the header and the buffered rows. Later rows are printed when they arrive.
     fn begin(&mut self, rows: &[Row]) -> Outcome<Drawn> {
         let drawn = self.drawn(rows.iter());
         self.write_text(&drawn.head(&self.header))?;
@@ -148,7 +148,7 @@ impl RowWriter for TableWriter {
     }
 }
 
-/// A writer of the plans of EXPLAIN: texts of many lines, which a table would put on one line.
+/// A writer for the results of EXPLAIN, which are texts of many lines that a table would put on one line.
 pub struct PlanWriter {
     out: Out,
 }

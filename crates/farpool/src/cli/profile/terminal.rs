@@ -1,29 +1,29 @@
-//! A profile for a terminal: a line for each column, then the strongest correlations.
+//! A profile for a terminal: a line per column, then the strongest correlations.
 
 use super::super::output::grid::{Align, Grid};
 use super::super::size;
 use farpool::report::{Bin, Column, Correlation, Report, text};
 use std::fmt::Write;
 
-/// Maximal number of pairs of columns that are listed.
+/// Maximum number of pairs of columns whose correlation is listed.
 const PAIRS: usize = 8;
 
-/// Minimal absolute coefficient that is listed.
+/// Minimum absolute correlation coefficient that is listed.
 const STRONG: f64 = 0.3;
 
-/// Characters of a line if there is no terminal.
+/// Number of characters per line if there is no terminal.
 const WIDTH: usize = 100;
 
-/// Maximal number of characters of a value.
+/// Maximum number of characters per value.
 const VALUE: usize = 40;
 
-/// Characters for the histogram; the most frequent value and its share get more if there is room.
+/// Number of characters of a histogram. The most frequent value and its share get more if there is room.
 const SHAPE: usize = 10;
 
-/// Characters for the heights of a histogram's bars.
+/// Characters for the bars of a histogram, by height.
 const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Renders the whole text.
+/// Formats the whole profile.
 pub fn render(report: &Report) -> String {
     let columns = size::counted(report.columns.len() as u64, "column");
     let mut out = format!("{}: {}, {columns}\n", report.name, size::counted(report.rows, "row"));
@@ -69,7 +69,7 @@ fn grid(report: &Report) -> Grid {
     grid
 }
 
-/// Renders the histogram of numbers, or the most frequent value of a text with its share.
+/// Formats the histogram of a numeric column, or the most frequent value of a text column with its share.
 fn shape(column: &Column, rows: u64) -> String {
     if !column.histogram.is_empty() {
         return spread(&column.histogram);

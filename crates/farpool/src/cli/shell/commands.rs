@@ -17,21 +17,21 @@ pub enum Command {
     Tables,
     /// Lists tables and views, or describes one.
     Describe(Option<String>),
-    /// Shows the statements that make a table or view, or all of them.
+    /// Shows the statements that create a table or view, or all of them.
     Schema(Option<String>),
     /// Sets or shows the format of results.
     Mode(Option<Format>),
     /// Switches between the formats line and table.
     Expanded(Option<bool>),
-    /// Sets or shows whether times are shown.
+    /// Sets or shows whether elapsed times are shown.
     Timer(Option<bool>),
-    /// Sets or shows the maximal number of rows that are shown.
+    /// Sets or shows the maximum number of rows that are shown.
     Rows(Option<Limit>),
-    /// Sets or shows the maximal width of tables.
+    /// Sets or shows the maximum width of tables.
     Width(Option<Limit>),
-    /// Sets or shows whether the requests to the pool are explained.
+    /// Sets or shows whether plans, with the pool's answers, are shown.
     Explain(Option<bool>),
-    /// Shows the costs of the last statement, or sets whether they are shown for each statement.
+    /// Shows the execution statistics of the last statement, or sets whether they are shown after each statement.
     Receipt(Option<bool>),
     /// Sets or shows the pager.
     Pager(Option<PagerChoice>),
@@ -72,9 +72,9 @@ pub enum Takes {
     File,
 }
 
-/// A command as described by `.help`.
+/// A command and its description in `.help`.
 pub struct Described {
-    /// The names of the command, the usual one first.
+    /// The names of the command, the preferred one first.
     pub names: &'static [&'static str],
     pub arguments: &'static str,
     pub what: &'static str,
@@ -184,7 +184,7 @@ pub const COMMANDS: &[Described] = &[
     },
 ];
 
-/// Returns the command of this name.
+/// Returns the command with this name; `None` if there is none.
 pub fn described(name: &str) -> Option<&'static Described> {
     // psql's `\d+` and `\dt+` show more of the same.
     let name = name.strip_suffix('+').unwrap_or(name).to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! Completion by Tab: keywords at the beginning of a statement, tables after FROM, files within a text, and elsewhere
-//! columns of the statement's tables, functions and keywords; also the commands of the shell.
+//! Completion by Tab. Offers keywords at the beginning of a statement, tables after FROM, files in a string, and
+//! elsewhere columns of the statement's tables, functions and keywords; also the commands of the shell.
 
 use super::commands::{COMMANDS, Takes, described};
 use super::words::{KEYWORDS, STARTERS, in_quotes, is_keyword, quoted, unquoted};
@@ -8,20 +8,20 @@ use clap::ValueEnum;
 use farpool::{Piece, PieceKind, sql_pieces};
 use std::path::Path;
 
-/// Maximal number of choices that are offered; more are no help.
+/// Maximum number of completions that are offered. More are no help.
 const MANY: usize = 500;
 
-/// Maximal number of tables whose columns are offered if a statement names none.
+/// Maximum number of tables whose columns are offered if a statement names no table.
 const TABLES_LOOKED_AT: usize = 50;
 
-/// Readers of files, which may be used in place of a table.
+/// Functions that read files, which may be used in place of a table.
 const READERS: [&str; 4] = ["read_csv", "read_json", "read_parquet", "read_arrow"];
 
 /// Keywords that a table name follows.
 const BEFORE_TABLES: [&str; 10] =
     ["DESC", "DESCRIBE", "FROM", "INTO", "JOIN", "SUMMARIZE", "TABLE", "TRUNCATE", "UPDATE", "VIEW"];
 
-/// A source of names.
+/// Provides names for completion.
 pub trait Known {
     /// Tables and views.
     fn tables(&self) -> Vec<String>;
@@ -49,7 +49,7 @@ impl Choice {
     }
 }
 
-/// Returns the start of the word at `place`, and its possible completions.
+/// Returns the start of the word before offset `place`, and its possible completions.
 pub fn complete(line: &str, place: usize, known: &dyn Known) -> (usize, Vec<Choice>) {
     let (start, mut choices) = match line.trim_start().starts_with(['.', '\\']) {
         true => of_command(&line[..place], known),
@@ -216,7 +216,7 @@ impl Relation {
     }
 }
 
-/// Returns the tables of the statement at `place`.
+/// Returns the tables of the statement around offset `place`.
 fn relations(line: &str, pieces: &[Piece], place: usize) -> Vec<Relation> {
     let is_end = |piece: &&Piece| piece.kind == PieceKind::Semicolon;
     let before = |piece: &&Piece| piece.range.end <= place;
@@ -268,7 +268,7 @@ fn beginning_with(word: &str, all: impl IntoIterator<Item = String>) -> Vec<Choi
     found.map(Choice::of).collect()
 }
 
-/// Offers files whose path begins with the typed text; `in_quotes` tells that it is an SQL string.
+/// Offers files whose path begins with the typed text. `in_quotes` says that the text is an SQL string.
 fn files(typed: &str, in_quotes: bool) -> Vec<Choice> {
     let path = if in_quotes { typed.trim_start_matches('\'').replace("''", "'") } else { typed.to_string() };
     let (folder, begin) =

@@ -38,7 +38,7 @@ pub async fn schema(session: &Session, pool: &dyn Pool, name: Option<&str>) -> O
     Ok(text)
 }
 
-/// Reads the name of a table or view; parts without quotes are converted to lower case, as in SQL.
+/// Parses the name of a table or view. Parts without quotes are converted to lower case, as in SQL.
 fn named(text: &str) -> farpool::Result<TableName> {
     match text.contains('"') {
         true => TableName::parse(text),

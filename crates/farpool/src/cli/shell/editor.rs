@@ -27,14 +27,15 @@ use std::rc::Rc;
 const PROMPT: &str = "farpool> ";
 const PROMPT_BEHIND: &str = "      -> ";
 
-/// Bytes of a text that is edited as a unit: each new line redraws all of it. Text beyond that starts a new unit, so
-/// that pasting, possibly a megabyte, does not take time quadratic in its length.
+/// Maximum bytes of the first unit of a text. A unit is edited as a whole, and each new line redraws all of it. Further
+/// text begins a new unit, so that pasting perhaps a megabyte does not take time quadratic in its length.
 const BYTES_EDITED: usize = 4 << 10;
 
-/// Bytes of each unit after the first.
+/// Maximum bytes of each later unit.
 const BYTES_EDITED_BEHIND: usize = 1 << 10;
 
-/// Number of bytes up to which each character redraws the whole unit with its colours; above, only lines do.
+/// Maximum bytes of a unit that is redrawn with its colours after each typed character. Larger units are redrawn after
+/// each line.
 const BYTES_REDRAWN: usize = 1 << 10;
 
 /// The result of reading from the prompt.
@@ -50,7 +51,7 @@ pub enum Typed {
 /// The prompt with its editor.
 pub struct Prompt {
     editor: Editor<Assistant, FileHistory>,
-    /// The file of the history; `None` if it cannot be used.
+    /// The file of the history; `None` if the history lasts for this session only.
     history: Option<PathBuf>,
 }
 
@@ -129,7 +130,7 @@ impl Prompt {
         }
     }
 
-    /// Continues with a history of this session only.
+    /// Continues with a history for this session only, and prints the reason.
     fn without_file(&mut self, reason: &str) {
         if let Some(path) = self.history.take() {
             let place = path.display();
@@ -173,7 +174,7 @@ fn only_for_owner(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the path of the history: in the user's state folder.
+/// Returns the path of the history file, in the user's state folder; `None` if there is no such folder.
 fn history_file() -> Option<PathBuf> {
     Some(farpool::user_folder("XDG_STATE_HOME", ".local/state")?.join("history"))
 }

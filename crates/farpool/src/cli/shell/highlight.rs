@@ -1,10 +1,10 @@
-//! Colours of the typed text, by the parser's tokens.
+//! Syntax highlighting of the typed text, by the parser's tokens.
 
 use super::words::is_keyword;
 use farpool::{PieceKind, sql_pieces};
 use std::borrow::Cow;
 
-/// Maximal bytes of a text that is shown in colours. A longer one was pasted, and its drawing time grows with its
+/// Maximum bytes of a text that is highlighted. Reason: a longer text was pasted, and drawing time grows with its
 /// length.
 const BYTES_COLOURED: usize = 64 << 10;
 

@@ -92,14 +92,14 @@ pub fn run(args: Args) -> Outcome {
 /// The settings that can be changed at the prompt.
 struct Settings {
     format: Format,
-    /// Limit of the rows; `None` for the number that fits the terminal, if there is one.
+    /// Limit of the rows that are shown; `None` for the number that fits the terminal, if there is one.
     rows: Option<Limit>,
     width: Option<Limit>,
     times: bool,
     explains: bool,
-    /// Whether each statement's receipt is shown.
+    /// Whether the execution statistics are shown after each statement.
     receipts: bool,
-    /// The command of the pager, if one is used.
+    /// The command of the pager; `None` to use no pager.
     pager: Option<String>,
 }
 
@@ -153,11 +153,11 @@ struct Shell {
     runtime: Runtime,
     opened: Opened,
     settings: Settings,
-    /// The costs of the last statement.
+    /// The execution statistics of the last statement.
     last: Option<Receipt>,
-    /// Number of scripts that are being read, each by the one before.
+    /// Number of scripts that are being read, each by the script before.
     depth: usize,
-    /// Whether a result has been printed since the last input: the next result is then separated from it.
+    /// Whether a result was printed since the last input. The next result is then separated by an empty line.
     has_printed: bool,
 }
 
@@ -254,7 +254,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Shows a result that was read completely: on the screen if it fits, otherwise in the pager.
+    /// Displays a buffered query result: on the screen if it fits and is not truncated, otherwise in the pager.
     fn show(&mut self, printer: &Printer, taken: &Taken, start: Instant) -> Outcome {
         let rows: usize = taken.batches.iter().map(RecordBatch::num_rows).sum();
         let columns = taken.schema.fields().len();

@@ -1,5 +1,5 @@
-//! The names for completion, which are requested when Tab is pressed: with a short time limit, so that typing is not
-//! delayed, and cached for a moment. If a node does not answer, only completions are missing.
+//! The names for completion, which are requested when Tab is pressed. Requests have a short time limit, so that typing
+//! is not delayed, and names are cached for a moment. If a node does not answer, only completions are missing.
 
 use super::complete::Known;
 use datafusion::common::TableReference;
@@ -42,7 +42,8 @@ struct Found {
 }
 
 impl Names {
-    /// Creates a cache of the names of `session`. It must be used on a thread that is not the runtime's.
+    /// Creates a cache of the names of `session`. It must not be used on a thread of the runtime, because it blocks on
+    /// requests.
     pub fn new(session: Session, runtime: Handle) -> Self {
         let state = session.context().state();
         let names = state.scalar_functions().keys().chain(state.aggregate_functions().keys());
@@ -54,12 +55,12 @@ impl Names {
         Names { session, runtime, functions, found: Mutex::default() }
     }
 
-    /// Drops the cached names, since a statement may have changed them.
+    /// Drops the cached names, because a statement may have changed them.
     pub fn forget(&self) {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Found::default();
     }
 
-    /// Waits for names; returns `None` if that takes too long or fails.
+    /// Blocks until names have arrived; returns `None` if that takes too long or fails.
     fn await_names(&self, names: impl Future<Output = Result<Vec<String>>>) -> Option<Vec<String>> {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, names).await }).ok()?.ok()
     }

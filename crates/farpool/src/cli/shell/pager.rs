@@ -1,6 +1,7 @@
-//! Shows a result in a pager, which the user may leave at any time.
+//! Displays a result in a pager, which the user may quit at any time.
 //!
-//! The result was read from the node before: a waiting pager holds only memory of the shell.
+//! The result was read completely before, so that a pager that waits for the user takes memory of the shell and not of
+//! the node.
 
 use crate::cli::stop::{Outcome, Stop};
 use farpool::Error;
@@ -18,7 +19,8 @@ pub fn usual() -> String {
     named("FARPOOL_PAGER").or_else(|| named("PAGER")).unwrap_or_else(|| USUAL.to_string())
 }
 
-/// Starts the pager `program`, a shell command, lets `write` write to it, and waits until it exits.
+/// Starts the pager `program`, a shell command, and calls `write` with its standard input. Blocks until the pager
+/// exits.
 pub fn show(program: &str, write: impl FnOnce(BufWriter<Box<dyn Write + Send>>) -> Outcome) -> Outcome {
     let failed = |error: io::Error| {
         Stop::from(
@@ -47,7 +49,7 @@ pub fn show(program: &str, write: impl FnOnce(BufWriter<Box<dyn Write + Send>>) 
     }
 }
 
-/// A running pager, which is killed when this is dropped.
+/// A running pager. Dropping this kills it.
 struct Running(Child);
 
 impl Drop for Running {

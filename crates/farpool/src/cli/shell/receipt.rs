@@ -1,4 +1,4 @@
-//! Formats a receipt for people.
+//! Formats execution statistics (receipts) for people.
 
 use crate::cli::size;
 use crate::cli::terminal::printable;
@@ -7,7 +7,7 @@ use farpool::model::{Answer, OperatorAnswer};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Returns the costs of a statement, in several lines: zeros are left out.
+/// Returns the execution statistics of a statement, in several lines; zeros are left out.
 pub fn text(receipt: &Receipt) -> String {
     let rows = [
         ("scanned", receipt.rows_scanned),

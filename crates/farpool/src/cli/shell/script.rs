@@ -41,7 +41,7 @@ pub fn items(text: &str) -> farpool::Result<Vec<Item>> {
     }
 }
 
-/// Returns whether the input is complete, so that it can be executed without another line.
+/// Returns whether the input is complete, so that it can be executed without reading another line.
 pub fn is_whole(text: &str) -> bool {
     let mut rest = text;
     while let Some(command) = command_line(rest) {
@@ -55,7 +55,7 @@ fn lone_word(text: &str) -> Option<&'static str> {
     WORDS.into_iter().find(|word| word.eq_ignore_ascii_case(text))
 }
 
-/// Returns the first line that is a command.
+/// Returns the range of the first line that is a command; `None` if there is none.
 fn command_line(text: &str) -> Option<Range<usize>> {
     let mut is_begin = true;
     for piece in sql_pieces(text) {

@@ -1,14 +1,14 @@
-//! The correlation matrix as a heat map: stronger correlations have more colour, in the same hue for either
-//! sign.
+//! The correlation matrix as a heat map. Stronger correlations have more colour, in the same hue for positive and
+//! negative coefficients.
 
 use super::super::Correlation;
 use super::{cut_to, escape, width_of};
 use std::fmt::Write;
 
-/// Largest number of columns for which the cells show the values.
+/// Maximum number of columns for which the cells show the coefficients.
 const VALUES_MAX: usize = 14;
 
-/// Maximal width of a label in pixels.
+/// Maximum width of a label in pixels.
 const LABEL: f64 = 124.0;
 
 /// Renders the heat map as an SVG element.
@@ -53,7 +53,7 @@ fn pair(correlation: &Correlation, i: usize, j: usize) -> String {
     format!("{} ~ {}", escape(&correlation.columns[i]), escape(&correlation.columns[j]))
 }
 
-/// Formats `r` with `digits` decimals, without a sign if that is zero.
+/// Formats `r` with `digits` decimals; zero has no sign.
 fn rounded(r: f64, digits: usize) -> String {
     let text = format!("{r:.digits$}");
     let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));

@@ -5,7 +5,7 @@ use super::{cut_to, escape};
 use crate::size;
 use std::fmt::Write;
 
-/// Width of a card's pictures in SVG units.
+/// Width of the pictures of a column in SVG units.
 const WIDTH: f64 = 320.0;
 
 /// Renders a small histogram for a table row.
@@ -50,7 +50,7 @@ fn bars(bins: &[Bin], width: f64, height: f64) -> String {
     out
 }
 
-/// Renders, for a table row, each frequent value's share of the rows of all frequent values.
+/// Renders the frequent values for a table row: the share of each in the rows of all frequent values.
 pub fn shares(top: &[Frequent]) -> String {
     let sum: f64 = top.iter().map(|value| value.count as f64).sum::<f64>().max(1.0);
     let mut out = "<svg class=\"spark\" width=\"112\" height=\"22\" viewBox=\"0 0 112 22\">".to_string();
@@ -69,7 +69,7 @@ pub fn shares(top: &[Frequent]) -> String {
     out + "</svg>"
 }
 
-/// Renders a bar for each frequent value, as long as its share of the most frequent value's count.
+/// Renders a bar for each frequent value. Its length is proportional to the number of rows.
 pub fn top(top: &[Frequent], rows: u64) -> String {
     const LINE: f64 = 20.0;
     // Width of a label; the inner `svg` clips the text of a wider font.
