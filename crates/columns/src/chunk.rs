@@ -32,7 +32,7 @@ impl ProcessUniqueId {
     }
 }
 
-/// Where the durable copy of a chunk is stored, in a form that only the store which wrote it understands.
+/// Location of the durable copy of a chunk, in a form that only the store which wrote it understands.
 pub type Location = Arc<dyn Any + Send + Sync>;
 
 /// One column of one row group, encoded and immutable. The values are in the pool, or (for a handle) may be on disk

@@ -33,7 +33,7 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
-/// What a name refers to in a pool: a table or a view.
+/// A table or a view, to which a name in a pool refers.
 pub(crate) enum Found {
     Table(PoolTable),
     View(View),

@@ -307,7 +307,7 @@ struct Run {
     seen: Arc<Seen>,
 }
 
-/// What is kept about an execution after its end, for EXPLAIN ANALYZE and totals.
+/// Facts about an execution that are kept after its end, for EXPLAIN ANALYZE and totals.
 #[derive(Debug, Default)]
 struct Seen {
     receipt: Mutex<Option<ReceiptHandle>>,

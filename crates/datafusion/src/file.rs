@@ -39,7 +39,7 @@ pub trait FileOpener: Send + Sync {
     ) -> farpool_model::Result<Arc<dyn TableProvider>>;
 }
 
-/// How much of a file a statement reads.
+/// The part of a file that a statement reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
     /// Only the first rows are needed; reading stops when there are enough.

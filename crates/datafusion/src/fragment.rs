@@ -38,7 +38,7 @@ struct Aggregation {
     outcomes: Vec<Outcome>,
 }
 
-/// How an aggregate of the fragment is derived from the program's aggregates.
+/// Derivation of an aggregate of the fragment from the program's aggregates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
     /// Index among the aggregates of the program.
@@ -57,7 +57,7 @@ pub(crate) enum Ends {
     Because(Box<OperatorAnswer>),
 }
 
-/// What a program cannot have at this position is left to DataFusion, without a reason.
+/// Whatever a program cannot have at this position is left to DataFusion, without a reason.
 impl FromRefusal for Ends {
     fn from_refusal(_: Refusal) -> Self {
         Ends::Silently

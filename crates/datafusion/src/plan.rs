@@ -104,7 +104,7 @@ impl ExtensionPlanner for PoolPlanner {
     }
 }
 
-/// What the choice of fragments depends on besides the pools' answers.
+/// Inputs of the choice of fragments besides the pools' answers.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     session: &'a dyn Session,

@@ -50,7 +50,7 @@ struct State {
     versions: Option<Arc<Versions>>,
 }
 
-/// What a statement knows of its batch: the executions that started early, and its own among them (`head_start`).
+/// The view of a statement on its batch: the executions that started early, and its own among them (`head_start`).
 struct InBatch {
     ahead: Arc<Ahead>,
     head_start: Mutex<Option<Arc<HeadStart>>>,

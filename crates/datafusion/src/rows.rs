@@ -63,7 +63,7 @@ pub(crate) struct Rows {
     source: Arc<Source>,
 }
 
-/// What physical plans are made from: the session's state and the logical plan.
+/// Inputs of physical planning: the session's state and the logical plan.
 struct Source {
     state: Arc<SessionState>,
     plan: LogicalPlan,

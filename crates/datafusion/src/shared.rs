@@ -68,7 +68,7 @@ pub(crate) struct SharePlace {
     pub share: Arc<Mutex<Option<Share>>>,
 }
 
-/// What the grouping of programs depends on besides the programs: costs, threads, and memory for results.
+/// Inputs of the grouping of programs besides the programs: costs, threads, and memory for results.
 pub(crate) struct Means {
     pub memory: Arc<dyn MemoryPool>,
     pub rates: Rates,

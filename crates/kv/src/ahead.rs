@@ -15,7 +15,7 @@ const KEY_BYTES: usize = 4096;
 /// cache.
 const KEYS: usize = 64;
 
-/// What the look-ahead has found out about one request: its command, and the hash of its key.
+/// Findings of the look-ahead about one request: its command, and the hash of its key.
 #[derive(Clone, Copy, Default)]
 pub struct LookAhead {
     pub(crate) command: Option<&'static Command>,

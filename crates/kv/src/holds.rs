@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Timeout of one attempt to lock a shard. Between attempts, the thread checks whether a long command was announced.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Which shards of a keyspace long commands hold, and who waits for them.
+/// The shards of a keyspace that long commands hold, and the waiters for them.
 pub(crate) struct Holds {
     shards: Box<[HeldShard]>,
     /// Number of announcements that have ended so far; tells waiting tasks whether one has ended since they looked.

@@ -188,7 +188,7 @@ impl Keyspace {
     }
 }
 
-/// What a replay does when memory is too small for a change.
+/// Behavior of a replay when memory is too small for a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// Evicts keys by the recorded policy. For recovery at a start, which may have less memory than before.

@@ -15,7 +15,7 @@ pub struct Limits {
     /// Maximum bytes of pool memory for keys and values (Redis' `maxmemory`). 0 means that only the size of the pool
     /// and the tenant's quota limit them.
     pub maxmemory: u64,
-    /// Which keys are evicted when memory is full.
+    /// The keys that are evicted when memory is full.
     pub policy: Policy,
 }
 

@@ -1,4 +1,4 @@
-//! What a node adds to the keyspaces of the key store: pausing commands (`CLIENT PAUSE`), locking schemas, version
+//! Additions of a node to the keyspaces of the key store: pausing commands (`CLIENT PAUSE`), locking schemas, version
 //! numbers for reads of spaces, and the rights of callers.
 
 use crate::caller::Caller;

@@ -82,7 +82,7 @@ impl Default for NodeConfig {
     }
 }
 
-/// What a node gets from the system or, in tests, from a simulation: clock, random numbers, threads, faults.
+/// Resources that a node gets from the system or, in tests, from a simulation: clock, random numbers, threads, faults.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// Clock that measures the work charged to tenants and the times in execution statistics

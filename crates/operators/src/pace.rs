@@ -133,7 +133,7 @@ impl Progress {
     }
 }
 
-/// Which rows of a row group pass the filter.
+/// The rows of a row group that pass the filter.
 #[derive(Clone, Copy)]
 pub(crate) enum Passing<'a> {
     All,
@@ -149,7 +149,7 @@ pub(crate) struct Batches<'a> {
     pub(crate) pace: &'a mut dyn Pace,
     passing: Passing<'a>,
     row: &'a mut usize,
-    /// Where passing rows are recorded; `None` if they are not.
+    /// Bitmap in which passing rows are recorded; `None` if they are not recorded.
     marks: Option<&'a mut Picked>,
     /// Minimum number of rows of a batch.
     rows_min: usize,

@@ -88,7 +88,7 @@ impl Paths {
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
-/// What is known at compile time about the row groups that a plan will read.
+/// Facts that are known at compile time about the row groups that a plan will read.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
     /// Any row groups with the schema.
@@ -103,7 +103,7 @@ fn compile_filter(program: &Program, columns: Columns<'_>, paths: Paths) -> Resu
     Ok(filter.map(|f| if paths.encoded { f } else { f.plain() }))
 }
 
-/// What the zone maps of a row group tell about a plan's filter.
+/// Verdict of the zone maps of a row group on a plan's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No row can pass.

@@ -114,7 +114,7 @@ struct RunState {
     reservation: Option<Reservation>,
 }
 
-/// What is done with the rows that pass the filter.
+/// Use of the rows that pass the filter.
 enum RunOutput {
     /// Rows are returned as batches.
     Batches,

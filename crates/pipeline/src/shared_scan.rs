@@ -35,7 +35,7 @@ pub struct SharedScans {
     predicate_cache: PredicateCache,
 }
 
-/// What a run shares with other runs.
+/// State that a run shares with other runs.
 #[derive(Debug)]
 pub struct RunSharing {
     shared_scans: Arc<SharedScans>,

@@ -19,7 +19,7 @@ use farpool_model::{
 use farpool_statistics::{StateForm, mean_of_decimals};
 use std::sync::Arc;
 
-/// How the partial aggregates that a program returns become the result of the whole program.
+/// Steps by which the partial aggregates that a program returns become the result of the whole program.
 #[derive(Clone, Debug)]
 pub struct Finish {
     keys: usize,

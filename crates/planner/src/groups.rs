@@ -401,7 +401,7 @@ impl Kind {
     }
 }
 
-/// What a result column contains: a value of rows, or an aggregate of groups.
+/// Content of a result column: a value of rows, or an aggregate of groups.
 #[derive(Clone, Copy, Debug)]
 enum ColumnOf<'a> {
     Rows(&'a Expr),

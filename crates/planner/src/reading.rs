@@ -9,7 +9,7 @@ use farpool_model::{Error, Literal, Result, Value};
 use farpool_statistics::{Estimate, Form, Moments, Quantile, Sketch, State};
 use std::sync::Arc;
 
-/// What is read from a state.
+/// Value that is read from a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reading {
     /// The encoded state itself, unread.

@@ -9,7 +9,7 @@ use crate::estimate;
 use arrow_schema::{DataType, Schema};
 use farpool_model::{Answer, Expr, Output, Program, TableInfo, Weakened, limits, weaken};
 
-/// Where a condition is evaluated.
+/// Place where a condition is evaluated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// `Exact`: by the pool alone. `Superset`: the pool removes some rows, and the engine evaluates the condition

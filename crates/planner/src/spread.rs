@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 /// 1/3).
 const UNKNOWN_ORDER: f64 = 1.0 / 3.0;
 
-/// What is known of a column's values.
+/// Facts that are known of a column's values.
 pub(crate) struct Values<'a> {
     column: &'a ColumnStatistics,
     spread: Option<&'a Spread>,

@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Window functions (other than aggregates) whose result depends on the frame.
 const OF_FRAMES: [&str; 3] = ["first_value", "last_value", "nth_value"];
 
-/// Which rows are excluded from a frame (SQL:2016, 7.15).
+/// The rows that are excluded from a frame (SQL:2016, 7.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exclusion {
     CurrentRow,
@@ -244,7 +244,7 @@ impl Aggregate {
     }
 }
 
-/// What is evaluated over the rows that are not excluded: an aggregate or a window function.
+/// Function over the rows that are not excluded: an aggregate or a window function.
 #[derive(Debug)]
 enum Computed {
     Aggregate(Box<Aggregate>),

@@ -86,7 +86,7 @@ pub enum Request {
     LoadBegin {
         /// Name of the table.
         table: TableName,
-        /// What to do if the table exists, and how to store the rows.
+        /// Behavior if the table exists, and the form in which the rows are stored.
         options: LoadOptions,
         /// The canonical schema of the batches.
         schema: SchemaRef,

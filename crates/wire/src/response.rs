@@ -43,7 +43,7 @@ pub enum Response {
         /// Keys by which the node encrypts its answers; `None` if it cannot.
         sealing: Option<Sealing>,
     },
-    /// What the node will do of the plan: the only answer to `Prepare`, and the first one to `Execute` of a plan.
+    /// The part of the plan that the node will do: the only answer to `Prepare`, and the first one to `Execute` of a plan.
     Prepared {
         /// The answers for the operators, and the program that will run.
         prepared: Prepared,

@@ -98,7 +98,7 @@ fn counted(value: &[u8]) -> Result<u64> {
     read(value).map_err(farpool_sql::error::wrap)?.known_count().map_err(corrupt)
 }
 
-/// What an aggregate takes as input.
+/// Input of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     /// Elements, from which a HyperLogLog value is made.

@@ -84,7 +84,7 @@ pub(super) const FUNCTIONS: &[(&str, Kind)] = &[
     ("moments_merge", Kind::MomentsMerge),
 ];
 
-/// What a call computes: a state, and a value that is read from it.
+/// Result of a call: a state, and a value that is read from it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Statistic {
     /// The function that computes the state from the first `columns` arguments of the call; the others are constants.

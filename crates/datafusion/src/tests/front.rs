@@ -1,4 +1,4 @@
-//! What users see of SQL: names, errors, explanations, execution statistics, and statements that change something.
+//! Tests of SQL as users see it: names, errors, explanations, execution statistics, and statements that change something.
 
 use super::{Fake, filled, rows, rows_of_t, session};
 use crate::{FileAccess, FileOpener, PoolTable, split_statements};

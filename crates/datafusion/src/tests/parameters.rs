@@ -1,4 +1,4 @@
-//! What a statement gets besides its text: values of parameters, and tables of rows by name.
+//! Inputs of a statement besides its text: values of parameters, and tables of rows by name.
 
 use super::{Fake, filled, rows, rows_of_dim, session, shown};
 use crate::{Parameters, Session, Statement};

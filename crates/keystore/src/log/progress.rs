@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::watch;
 
-/// How much of the log is durable.
+/// The durable part of the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DurableProgress {
     /// Number of records that are durable.

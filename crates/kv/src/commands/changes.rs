@@ -35,7 +35,7 @@ pub struct KeyChange {
     pub what: KeyState,
 }
 
-/// What a change does to its key.
+/// Effect of a change on its key.
 #[derive(Clone, Debug)]
 pub enum KeyState {
     /// Inserts a row; the key must be absent. A field is the index of the column in the space's schema and its value,

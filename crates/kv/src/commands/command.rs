@@ -5,7 +5,7 @@ use super::table::{COMMANDS, HostCommand, SessionCommand};
 use super::{Args, Context, Done};
 use std::fmt;
 
-/// Which arguments of a command are keys.
+/// The arguments of a command that are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     /// None; the command uses no keys.
@@ -59,7 +59,7 @@ impl Keys {
 #[derive(Clone, Copy, Debug)]
 pub struct KeyUse(pub &'static str, pub Keys);
 
-/// What the work of a command depends on besides its arguments, so that commands longer than a step are recognized
+/// Inputs of the estimate of a command's work besides its arguments, so that commands longer than a step are recognized
 /// before they begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkBasis {
@@ -79,7 +79,7 @@ pub(crate) enum WorkBasis {
     All,
 }
 
-/// Which argument of a command may take long to compile and to match: a condition or glob patterns.
+/// The argument of a command that may take long to compile and to match: a condition or glob patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CostlyText {
     None,
@@ -91,7 +91,7 @@ pub(crate) enum CostlyText {
     Options(usize),
 }
 
-/// Which arguments determine the minimum length of the string after the command.
+/// The arguments that determine the minimum length of the string after the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
     None,
@@ -103,7 +103,7 @@ pub(crate) enum Growth {
 
 pub(crate) type KeyspaceFunction = fn(&mut Context<'_, '_>, &Args<'_>) -> Done;
 
-/// Who executes a command.
+/// The part of the system that executes a command.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     /// This function, which is called while the shards of the command's keys are locked.
@@ -139,7 +139,7 @@ pub struct Command {
     pub arity: isize,
     /// The command's flags in Redis, separated by spaces.
     pub flags: &'static str,
-    /// Which arguments are keys.
+    /// The arguments that are keys.
     pub keys: Keys,
     /// Groups of keys that are used in the same way.
     pub key_uses: &'static [KeyUse],

@@ -1,4 +1,4 @@
-//! What the function of a command on keys can use: the locked shards, the time, the replies.
+//! Resources of the function of a command on keys: the locked shards, the time, the replies.
 
 use super::command::{Command, KeyspaceFunction};
 use super::handle::{KeyHandle, KeyPlace};
@@ -15,7 +15,7 @@ use farpool_model::limits::KV_KEY_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What the function of a command on keys can use during its execution.
+/// Resources of the function of a command on keys during its execution.
 pub(crate) struct Context<'k, 'c> {
     pub keyspace: &'k Keyspace,
     pub space: SpaceId,

@@ -104,7 +104,7 @@ pub(super) fn hdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// Which parts of each field a reply contains: the name, the value or both.
+/// The parts of each field that a reply contains: the name, the value or both.
 #[derive(Clone, Copy, PartialEq)]
 enum FieldParts {
     Names,

@@ -4,7 +4,7 @@ use super::{Args, NOT_INTEGER, Refusal, SYNTAX};
 use crate::resp::parse_integer;
 use std::borrow::Cow;
 
-/// What a command does to the expiry of its key.
+/// Effect of a command on the expiry of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// No option about the expiry was given, so the command does what it does by default.

@@ -1,4 +1,4 @@
-//! What a command owns during its execution: the locked shards and the recorder of its changes.
+//! Possessions of a command during its execution: the locked shards and the recorder of its changes.
 
 use super::room::ProtectedKeys;
 use super::{Args, Keys};
@@ -9,7 +9,7 @@ use crate::session::ExecutionMode;
 use crate::shard::Shard;
 use std::ops::Range;
 
-/// What a command or transaction owns during its execution: its locked shards, and the recorder that collects its
+/// Possessions of a command or transaction during its execution: its locked shards, and the recorder that collects its
 /// changes for the log.
 pub(crate) struct CommandResources<'a> {
     pub(super) shards: LockedShards<'a>,

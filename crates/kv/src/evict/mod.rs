@@ -129,7 +129,7 @@ struct Candidate<K> {
     score: u64,
 }
 
-/// What the policy needs to measure the use of entries.
+/// State by which the policy measures the use of entries.
 #[derive(Clone, Debug)]
 enum UseTracker {
     /// Nothing, because the policy chooses keys regardless of their use.

@@ -72,7 +72,7 @@ pub struct Index {
     len: usize,
 }
 
-/// Where the index stores an entry: in a slot of a bucket, or in the stash.
+/// Place of an entry in the index: in a slot of a bucket, or in the stash.
 enum EntryLocation {
     Bucket { bucket: usize, slot: usize },
     Stash(Stashed),

@@ -53,7 +53,7 @@ struct Builder {
     texts: usize,
 }
 
-/// How the values of a column are stored in an entry.
+/// Form in which the values of a column are stored in an entry.
 enum StoredColumn {
     Number(Number, ColumnType),
     Text(ByteSource),

@@ -35,7 +35,7 @@ struct Lanes {
     more: [u32; LANES],
 }
 
-/// Where a numeric field is in a row.
+/// Position of a numeric field in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
     /// Index of the field.

@@ -5,7 +5,7 @@ use crate::rows::RowSchema;
 use farpool_model::{CompareOp, LikePieces};
 use std::sync::Arc;
 
-/// Which bytes of an entry a condition reads.
+/// The bytes of an entry that a condition reads.
 #[derive(Clone, Debug)]
 pub(super) enum ByteSource {
     /// The key without its first bytes, the prefix of the space; the number of these bytes.

@@ -27,7 +27,7 @@ pub struct Access {
     tenants: BTreeMap<TenantName, TenantLimits>,
 }
 
-/// What an access token grants: the tenant and the right of its client.
+/// Grant of an access token: the tenant and the right of its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Digest of the token; `None` if the node needs no tokens.

@@ -140,7 +140,7 @@ struct OpenLoad {
     is_complete: bool,
 }
 
-/// What a worker has to do next for a load.
+/// The next thing that a worker has to do for a load.
 enum Step {
     Begin(Message),
     Decode(Message, SchemaRef),

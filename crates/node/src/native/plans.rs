@@ -38,7 +38,7 @@ pub(super) struct PlanMemory {
     deadline: Option<Instant>,
 }
 
-/// What a request lacks memory for, and how many bytes it waits for.
+/// The use for which a request lacks memory, and the number of bytes that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum PlanShortage {
     /// Memory for its plan.

@@ -30,7 +30,7 @@ pub(super) struct ProgramStart {
     pub wanted: RequestedResult,
 }
 
-/// What a client wants from a program.
+/// The outcome that a client wants from a program.
 pub(super) enum RequestedResult {
     /// Rows in the form `results`; the message `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },

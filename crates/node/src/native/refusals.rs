@@ -19,7 +19,7 @@ struct Period {
     kept_back: u64,
 }
 
-/// What the rate limit decides about a refusal.
+/// Decision of the rate limit about a refusal.
 #[derive(Debug, PartialEq, Eq)]
 enum LogDecision {
     /// Log the refusal, and that `kept_back` refusals were not logged in the previous period.

@@ -19,7 +19,7 @@ use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, Role, substr
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// What follows from executing a request.
+/// Consequence of executing a request.
 enum RequestOutcome {
     /// The messages of the answer, after which the stream closes.
     Answer(Vec<Outgoing>),

@@ -112,7 +112,7 @@ fn gone() -> Error {
     Error::unavailable(format!("the client does not answer: nothing came from it for {seconds} s"))
 }
 
-/// What the silence of a client means.
+/// Meaning of the silence of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Liveness {
     Alive,

@@ -46,7 +46,7 @@ struct PendingRequest {
     ahead: LookAhead,
 }
 
-/// Where the arguments of a request are in the buffer.
+/// Positions of the arguments of a request in the buffer.
 enum ArgumentRanges {
     /// Indexes into [`Batch::arguments`], whose ranges refer to the buffer.
     Few(Range<usize>),

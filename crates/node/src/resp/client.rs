@@ -9,7 +9,7 @@ use farpool_model::limits::CLIENT_PAUSE_MS_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Which clients `CLIENT KILL` selects.
+/// The clients that `CLIENT KILL` selects.
 #[derive(Default)]
 struct KillFilter<'a> {
     number: Option<u64>,

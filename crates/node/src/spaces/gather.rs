@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Number of entries whose values of one column are copied together.
 const ENTRIES_TOGETHER: usize = 64;
 
-/// Which columns are copied, and which are only checked.
+/// The columns that are copied, and those that are only checked.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnSelection<'a> {
     /// Columns to copy.

@@ -35,7 +35,7 @@ pub(crate) struct Aggregation {
     /// For each accumulator, whether it only counts rows to tell whether a group has any, although every group is known
     /// to have some: then nothing needs to be counted. False for all accumulators if the table is not known.
     pub(super) present: Vec<bool>,
-    /// How the group keys of a row are packed into one 64-bit word; `None` if they do not fit.
+    /// Packing of the group keys of a row into one 64-bit word; `None` if they do not fit.
     pub(super) packing: Option<Arc<Packing>>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct StateOf {
     pub(super) empty: States,
 }
 
-/// How the result of an aggregate function is computed from accumulators.
+/// Computation of the result of an aggregate function from accumulators.
 #[derive(Debug)]
 pub(crate) struct AggregateResult {
     pub(super) accumulation: Accumulation,

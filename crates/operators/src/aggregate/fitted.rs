@@ -25,7 +25,7 @@ pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
     /// Data of the whole-table way, or the reason why it cannot be used.
     pub(super) whole: Fit<Whole>,
-    /// How rows are partitioned once there are many groups; `None` if they never are.
+    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
     pub(super) radix: Option<Shape>,
     /// Upper bound of the bytes that the groups of one worker take, if one is known.
     bytes_bound: Option<usize>,

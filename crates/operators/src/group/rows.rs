@@ -22,7 +22,7 @@ const WORD: usize = size_of::<i64>();
 /// Length of a string that stands for NULL.
 const NULL_TEXT: i64 = -1;
 
-/// Where the group keys are in a row.
+/// Positions of the group keys in a row.
 pub(super) struct Layout {
     keys: Vec<Key>,
     /// Number of words of a row before its strings.

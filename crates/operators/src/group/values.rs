@@ -19,7 +19,7 @@ pub(crate) enum KeyValues<'a> {
     Lane {
         /// One value per row.
         values: &'a [i64],
-        /// Which rows are NULL; `None` if no row is.
+        /// The rows that are NULL; `None` if no row is.
         nulls: Option<NullBuffer>,
     },
 }

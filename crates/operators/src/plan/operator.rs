@@ -13,7 +13,7 @@ use farpool_model::{Columns, Error, Output, Program, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What is made of the rows that pass the filter.
+/// Output that is made of the rows that pass the filter.
 pub(super) enum Operator {
     Rows(Projection),
     /// Aggregation, and a top-k of its groups if the program has one.

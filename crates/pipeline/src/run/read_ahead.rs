@@ -33,7 +33,7 @@ pub(super) struct ReadAhead {
     keeping: AtomicU8,
 }
 
-/// Which values are kept in memory from their reading until their use.
+/// The values that are kept in memory from their reading until their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HoldPolicy {
     /// No values, because no client takes results at present.

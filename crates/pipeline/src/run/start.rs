@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What a run reads, and the plan for it.
+/// The input of a run, and the plan for it.
 struct Source {
     /// Rows to read instead of those of the table: for a live table, filtered by the source of its rows.
     filtered: Option<Arc<dyn LiveRows>>,

@@ -48,7 +48,7 @@ pub(super) struct Turn {
     charged_ns: u64,
 }
 
-/// What a worker does next.
+/// The next thing that a worker does.
 pub(super) enum Next {
     Step(Turn),
     Finish(Finished),

@@ -56,7 +56,7 @@ pub enum Progress {
     Done,
 }
 
-/// How a task ended.
+/// Outcome of a task.
 #[derive(Clone, Debug, Default)]
 pub struct End {
     /// Why the task ended, if the task cannot know it: it panicked, or the scheduler was shut down.

@@ -59,7 +59,7 @@ pub struct Estimate {
     pub columns: Vec<Known>,
 }
 
-/// What is known of a column of a plan.
+/// Facts that are known of a column of a plan.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// Number of distinct values before any filter.

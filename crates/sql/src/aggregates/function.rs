@@ -59,7 +59,7 @@ struct Replacement {
     meaning: Meaning,
 }
 
-/// What is computed, for the types that are not left to DataFusion.
+/// Computation for the types that are not left to DataFusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Meaning {
     Exact(Purpose),
@@ -68,7 +68,7 @@ enum Meaning {
     Truth(Truth),
 }
 
-/// How it is computed for arguments of one type.
+/// Computation for arguments of one type.
 enum Way {
     /// By exact sums; this value is the state without any groups.
     Exact(ExactSums),

@@ -6,7 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Accumulator;
 
-/// What must be true of the rows that are not NULL.
+/// Condition on the rows that are not NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Truth {
     /// All rows are true.

@@ -14,7 +14,7 @@ const CHAR_BYTES: usize = 4;
 /// Bytes of a list element in addition to its value: its view or offset, and its bit for NULL.
 const ELEMENT_BYTES: usize = 17;
 
-/// How the size of a function's result depends on its arguments.
+/// Dependence of the size of a function's result on its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Growth {
     /// The bytes of all arguments, times the first number, plus the second.

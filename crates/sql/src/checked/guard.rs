@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// How likely an expression is to fail on some row.
+/// Likelihood that an expression fails on some row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Risk {
     /// Never: comparisons, logic, and casts and arithmetic whose results always fit.

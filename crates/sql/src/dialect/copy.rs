@@ -48,7 +48,7 @@ pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Sta
     }
 }
 
-/// Where the rows of COPY … TO come from.
+/// Source of the rows of COPY … TO.
 enum Source {
     Query(Box<Query>),
     /// The table, and its list of columns, as written.

@@ -1,4 +1,4 @@
-//! Which [`Scope`] (unit of work that can be stopped) the current thread works for, and when the current poll of its
+//! The [`Scope`] (unit of work that can be stopped) that the current thread works for, and when the current poll of its
 //! task began.
 
 use super::Scope;
@@ -16,7 +16,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// What the thread works for at the moment.
+/// The work that the thread does at the moment.
 #[derive(Clone)]
 struct Current {
     entered: Arc<Entered>,

@@ -13,7 +13,7 @@ use datafusion::functions::core::nullif::NullIfFunc;
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, lit, when};
 
-/// Which IN lists are rewritten.
+/// The IN lists that are rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lists {
     /// Only lists that a computed value is compared with. Reason: a short list for a column becomes comparisons later,

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Which column of an outer query is replaced by which other column.
+/// The columns of an outer query, each with the column that replaces it.
 pub(super) type Replacements = HashMap<Column, Column>;
 
 /// Returns the subquery of an expression node; `None` if the node is no subquery.

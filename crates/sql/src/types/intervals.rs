@@ -26,7 +26,7 @@ const LENGTH: DataType = DataType::Decimal128(38, 0);
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 const NANOS_OF_MONTH: i128 = 30 * NANOS_OF_DAY;
 
-/// What an interval is converted to.
+/// Target of the conversion of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     /// The normal form; see the documentation of this module.

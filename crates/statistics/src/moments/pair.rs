@@ -52,7 +52,7 @@ pub(crate) struct Side {
     pub(crate) scale: i32,
 }
 
-/// Which kinds of non-finite values (NaN, infinities) occur in a float column.
+/// The kinds of non-finite values (NaN, infinities) that occur in a float column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Odd(pub(crate) u8);
 

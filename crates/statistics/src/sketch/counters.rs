@@ -27,7 +27,7 @@ const LANE: u8 = 16;
 /// row's own cells are never used.
 type Bytes = [u8; 1 << LANE];
 
-/// Which bits of a hash the rows of a table use.
+/// The bits of a hash that the rows of a table use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub rows: u8,

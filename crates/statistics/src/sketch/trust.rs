@@ -15,7 +15,7 @@ const SHARED_MAX: f64 = 0.01;
 /// Maximum relative error of the count of a frequent value for the count to be trusted.
 const ERROR_MAX: f64 = 0.1;
 
-/// How far the counts of a sketch's Count-Min can be trusted.
+/// Trust in the counts of a sketch's Count-Min.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trust {
     /// Whether the estimated counts of all values can be taken as nearly exact: at most 1 % of the values are expected

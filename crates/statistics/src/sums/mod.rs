@@ -34,7 +34,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use words::{Digits, Direction, Rows, Totals};
 
-/// Which result is computed from the sums.
+/// The result that is computed from the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The sum itself.

@@ -58,7 +58,7 @@ impl Default for Patience {
     }
 }
 
-/// What the node said about itself in the handshake.
+/// Facts that the node told about itself in the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Greeting {
     /// Id of the node's process; 0 if the node sends none, in which case it remembers no outcomes of loads either.

@@ -56,7 +56,7 @@ impl LoadIds {
     }
 }
 
-/// What a load does: its table, schema and mode.
+/// Description of a load: its table, schema and mode.
 pub(super) struct Task<'a> {
     pub table: &'a TableName,
     pub options: LoadOptions,

@@ -64,7 +64,7 @@ pub(super) struct Compressed<'a> {
     pub(super) bytes_inflated: usize,
 }
 
-/// Where a compressed buffer is, and the length that it states.
+/// Position of a compressed buffer, and the length that it states.
 struct BufferPosition<'a> {
     bytes: &'a [u8],
     length: usize,

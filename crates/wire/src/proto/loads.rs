@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::{Enumeration, Message};
 
-/// What a load does if the table exists; see the model's `LoadMode`.
+/// Behavior of a load if the table exists; see the model's `LoadMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum LoadMode {
@@ -34,7 +34,7 @@ pub struct LoadOptions {
     pub residency: i32,
 }
 
-/// How loaded rows are kept in memory; see the model's `Residency`.
+/// Form in which loaded rows are kept in memory; see the model's `Residency`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Residency {

@@ -4,14 +4,14 @@
 use bytes::Bytes;
 use prost::{Enumeration, Message};
 
-/// Those fields of a [`PlanRequest`] that name a prepared program; decoded alone to find the program.
+/// The fields of a [`PlanRequest`] that name a prepared program; decoded alone to find the program.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct PlanHandle {
     #[prost(uint32, optional, tag = "3")]
     pub handle: Option<u32>,
 }
 
-/// Those fields of an [`OutlinesRequest`] and of a [`Fetch`] that name a prepared program; decoded alone to find the
+/// The fields of an [`OutlinesRequest`] and of a [`Fetch`] that name a prepared program; decoded alone to find the
 /// program.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct ChunksHandle {
@@ -90,7 +90,7 @@ pub struct Fetch {
     pub row_groups: Vec<u32>,
 }
 
-/// How far the node carries an operator out.
+/// Extent to which the node carries an operator out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Answer {

@@ -63,7 +63,7 @@ pub type Digest = [u8; 32];
 /// Context string for the derivation of the encryption keys, so that these keys cannot be used for anything else.
 const INFO: &[u8] = b"farpool/1 sealed answers, from the node to the client";
 
-/// How a client verifies that answers are from the node.
+/// Means by which a client verifies that answers are from the node.
 #[derive(Clone, Debug)]
 pub enum Proof {
     /// By a key of the node, whose public half the client has been given.

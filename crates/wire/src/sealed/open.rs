@@ -28,7 +28,7 @@ pub struct Opener {
     pub(super) context: Mutex<Option<(PublicKey, Arc<Context>)>>,
 }
 
-/// What follows the ciphertext in a sealed body; see the documentation of [`crate::sealed`].
+/// Bytes that follow the ciphertext in a sealed body; see the documentation of [`crate::sealed`].
 struct Trailer {
     number: u64,
     encapsulated: PublicKey,

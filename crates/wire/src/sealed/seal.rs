@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a node proves its identity with: its own key, and the token that the client has shown.
+/// Proof of a node's identity: its own key, and the token that the client has shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeProof<'a> {
     /// The node's key.

@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Poll};
 
-/// What a task waits for.
+/// Event that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Bytes can be read, or the peer has ended its side.

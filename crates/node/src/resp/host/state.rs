@@ -39,7 +39,7 @@ pub(in crate::resp) struct ProtocolState {
     pub is_leaving: bool,
 }
 
-/// Which commands get no reply (`CLIENT REPLY`).
+/// The commands that get no reply (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::resp) enum ReplyMode {
     #[default]

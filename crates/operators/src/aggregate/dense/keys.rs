@@ -31,7 +31,7 @@ pub(crate) struct DenseKeys<'a> {
     base: u32,
 }
 
-/// How the values of a group key are coded within the whole table.
+/// Coding of the values of a group key within the whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFrame {
     /// Value that has code 0.

@@ -26,7 +26,7 @@ const MASK_ABOVE: usize = 8;
 /// An aggregation bound to one row group.
 pub(crate) struct Mixed<'a> {
     aggregation: &'a Aggregation,
-    /// How rows are partitioned once there are many groups; `None` if they never are.
+    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
     radix: Option<&'a Shape>,
     group: &'a RowGroup,
     lanes: BoundLanes<'a>,

@@ -21,7 +21,7 @@ pub(crate) struct PackedKeys<'a> {
     numbers: Vec<i64>,
 }
 
-/// Where the values of a group key come from.
+/// Source of the values of a group key.
 enum Source<'a> {
     Lane(LaneId),
     /// Dictionary codes of the chunk, and for each the string's code in the whole table.

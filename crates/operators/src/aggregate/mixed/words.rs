@@ -17,7 +17,7 @@ pub(crate) struct WordKeys<'a> {
     words: Rows,
 }
 
-/// Where the values of a group key come from.
+/// Source of the values of a group key.
 #[derive(Clone, Copy)]
 enum Source {
     Lane(LaneId),

@@ -37,7 +37,7 @@ pub(crate) struct Records {
 #[derive(Clone, Copy, Default)]
 struct Open {
     start: usize,
-    /// Where the next record is written.
+    /// Position at which the next record is written.
     next: usize,
     end: usize,
 }

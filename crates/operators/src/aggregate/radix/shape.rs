@@ -51,7 +51,7 @@ pub(crate) struct Shape {
     pub(super) hash_key: HashKey,
 }
 
-/// Where the value of an accumulator is in a record.
+/// Position of the value of an accumulator in a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     /// Index of the word with the value; `None` if only rows are counted.

@@ -22,7 +22,7 @@ pub(crate) struct WholeTable {
     ones: Vec<i64>,
 }
 
-/// How a fold of values between `min` and `max` is stored in a word that is 0 before the first value. A pick is stored
+/// Form in which a fold of values between `min` and `max` is stored in a word that is 0 before the first value. A pick is stored
 /// as the distance from the value that would be picked last, plus one. AND is stored as the complement, because the OR
 /// of complements is the complement of the AND.
 #[derive(Clone, Copy)]

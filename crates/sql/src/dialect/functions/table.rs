@@ -8,7 +8,7 @@ pub(super) struct Function {
     pub means: Means,
 }
 
-/// What a call is replaced by.
+/// Replacement of a call.
 pub(super) enum Means {
     /// A function with another name, and the same arguments and clauses.
     Same(&'static str),
