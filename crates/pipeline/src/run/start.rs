@@ -70,7 +70,7 @@ impl Run {
         Run::begin(program, RunOutput::Batches)
     }
 
-    /// Creates a run that may return rows as [`Step::Encoded`].
+    /// Creates a run that may return rows as [`super::Step::Encoded`].
     ///
     /// # Errors
     /// As [`Run::start`].
