@@ -5,6 +5,7 @@ use super::*;
 use crate::encrypted::tests::with_keys;
 use crate::simulated::{Faults, Random, SimulatedDirectory};
 use farpool_model::ErrorKind;
+use std::time::{Duration, Instant};
 
 mod lost_end;
 
@@ -630,4 +631,48 @@ fn a_mark_that_is_damaged_or_of_another_log_says_nothing() {
     )
     .unwrap();
     assert_eq!(open(&directory, 0).unwrap().1.len(), records.len());
+}
+
+/// Counts the durable records.
+#[derive(Debug)]
+struct Durable(Arc<AtomicU64>);
+
+impl Observer for Durable {
+    fn durable(&self, count: u64) {
+        self.0.store(count, Ordering::SeqCst);
+    }
+
+    fn failed(&self, error: &Error) {
+        panic!("nothing fails here: {error}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
+fn a_record_that_nobody_waits_for_is_written_with_the_next_one_or_after_a_while() {
+    let (log, ..) = open(&new_directory(false), 0).unwrap();
+    let durable = Arc::new(AtomicU64::new(0));
+    log.observe(Box::new(Durable(durable.clone())));
+    let reaches = |count: u64, most: Duration| {
+        let begun = Instant::now();
+        while durable.load(Ordering::SeqCst) < count && begun.elapsed() < most {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        durable.load(Ordering::SeqCst) == count
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| while log.write_next() {});
+        let policy = ReservePolicy::Normal;
+        log.try_append_unawaited(b"one", policy).unwrap().unwrap();
+        assert!(!reaches(1, Duration::from_millis(50)), "it costs no sync of its own");
+        log.try_append(b"two", policy).unwrap().unwrap();
+        assert!(reaches(2, Duration::from_secs(20)), "both are written at once");
+        log.try_append_unawaited(b"three", policy).unwrap().unwrap();
+        scope.spawn(|| log.keep_marked());
+        assert!(reaches(3, Duration::from_secs(20)), "within about a second");
+        // What waits when the log is stopped is written, too.
+        log.try_append_unawaited(b"four", policy).unwrap().unwrap();
+        log.stop();
+        assert!(reaches(4, Duration::from_secs(20)));
+    });
 }
