@@ -336,7 +336,9 @@ impl Pool {
         self.table.lock().pages_used() * PAGE_BYTES
     }
 
-    /// Returns the bytes of a page in use that are not free for other pieces of its tenant.
+    /// Returns how many bytes of the page `page` of the tenant `index` are occupied: all but those in which another piece
+    /// (an allocation that shares pages with others of its tenant) could be placed. A page of which little is occupied is
+    /// worth emptying.
     pub(crate) fn page_bytes_used(&self, index: TenantIndex, page: usize) -> usize {
         let mut table = self.table.lock();
         let free = |tenure| table.free_pieces(index, tenure).bytes_in(page);

@@ -22,7 +22,7 @@ const UNITS: [(&str, u64); 13] = [
 /// Returns the bytes of a size such as `4GiB`, `1.5 GiB`, `512MB` or `1048576`.
 ///
 /// # Errors
-/// `Invalid` for anything else, for zero, and for more than an exabyte.
+/// `Invalid` for anything else, for less than one byte, and for 1 EiB or more.
 pub fn parse_size(text: &str) -> Result<usize> {
     let refused = |why: &str| {
         Err(Error::invalid(format!("{text:?} is not a size: {why}")).advise("write 512MiB, 4GiB or 1GB"))

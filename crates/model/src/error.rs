@@ -140,8 +140,7 @@ impl Error {
         Error::new(ErrorKind::TimedOut, message).advise("allow more time (--timeout), or ask for less")
     }
 
-    /// Creates the error for a result of `what` (a sum or mean) in the column `name` that does not fit the column's
-    /// type.
+    /// Creates the error for a result of `what` (a sum or mean) that does not fit the type of the result column `name`.
     pub fn overflow(what: &str, name: &str, data_type: &DataType) -> Self {
         Error::invalid(format!("{what} of {name:?} overflows {}", crate::sql_name(data_type)))
             .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")

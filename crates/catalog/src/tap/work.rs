@@ -1,4 +1,5 @@
-//! The pending and finished work of a profile. Plain data, protected by the lock of a profile task.
+//! The pending and finished work of a profile, the statistics of a table version's rows, which a [`ProfileTask`]
+//! computes. A profile is *settled* when it is complete or has failed. Plain data, protected by the lock of a task.
 
 use super::memory::{Held, PartMemory};
 use super::merge::ProfileMerge;
@@ -31,7 +32,8 @@ pub(super) struct ProfileWork {
     pub memory: PartMemory,
     /// Whether memory for another partial profile was refused, so that no more are begun.
     pub parts_refused: bool,
-    /// The task that builds on this one and waits until this one is settled.
+    /// The task of the append that follows, whose profile builds on this one. Once it has all its rows, it does nothing
+    /// until this profile is settled.
     pub next: Option<Arc<ProfileTask>>,
 }
 

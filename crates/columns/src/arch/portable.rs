@@ -100,7 +100,8 @@ pub(super) fn parts<L: Lane, const N: usize>(low: &[L; N], high: &[L; N], shift:
     parts
 }
 
-/// Writes every value; the next one overwrites it unless it is selected. No branch depends on the data.
+/// Moves the values whose bit in `mask` is set to the front, in order; those behind them are unspecified. Each value is
+/// written behind those kept so far, and the next value overwrites it if its bit is clear: no branch depends on the data.
 #[inline(always)]
 pub(super) fn compress<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [L; N] {
     let mut out = [L::default(); N];

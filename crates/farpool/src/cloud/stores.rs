@@ -125,15 +125,17 @@ pub(crate) fn of_url(text: &str) -> Result<Place> {
     Ok(Place { store: store.map_err(|error| error.at(errors::scrubbed(text)))?, path, kind, origin })
 }
 
-/// Returns the client for an origin, which `make` creates at first use.
-fn kept(origin: &str, make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>) -> Result<Arc<dyn ObjectStore>> {
+/// Returns the client kept under `key`, which `make` creates at first use. The key is the scheme and bucket or, for web
+/// servers, the URL without its path: user, password and query belong to it, so that URLs with other credentials share no
+/// client.
+fn kept(key: &str, make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>) -> Result<Arc<dyn ObjectStore>> {
     static KEPT: OnceLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = OnceLock::new();
     let mut kept = KEPT.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(store) = kept.get(origin) {
+    if let Some(store) = kept.get(key) {
         return Ok(store.clone());
     }
     let store = make()?;
-    kept.insert(origin.to_string(), store.clone());
+    kept.insert(key.to_string(), store.clone());
     Ok(store)
 }
 

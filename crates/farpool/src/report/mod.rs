@@ -114,9 +114,9 @@ pub struct Frequent {
     pub value: Value,
     /// The estimated number of rows with the value.
     pub count: u64,
-    /// The lower bound of that.
+    /// Lower bound of the true number of rows with the value.
     pub low: u64,
-    /// The upper bound of that.
+    /// Upper bound of the true number of rows with the value.
     pub high: u64,
 }
 

@@ -59,10 +59,12 @@ impl Keys {
 #[derive(Clone, Copy, Debug)]
 pub struct KeyUse(pub &'static str, pub Keys);
 
-/// Inputs of the estimate of a command's work besides its arguments, so that commands longer than a step are recognized
-/// before they begin.
+/// Inputs of the estimate of a command's work (bytes read or written) besides its arguments, which always count. The
+/// work is estimated before the command begins: one with more than `KV_STEP_WORK_MAX` would delay other clients of the
+/// thread, and is executed on another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkBasis {
+    /// Nothing else.
     Arguments,
     /// The lengths of the keys' strings.
     String,
@@ -74,6 +76,7 @@ pub(crate) enum WorkBasis {
     ValueInReply,
     /// The length of one field of a hash.
     Field,
+    /// The number of keys: each is a HyperLogLog, whose registers are read.
     Sketch,
     /// The number of keys in all spaces.
     All,

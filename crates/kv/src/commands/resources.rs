@@ -114,8 +114,10 @@ impl<'a> CommandResources<'a> {
         self.shards.last_record()
     }
 
-    /// Returns the hashes of the protected keys, for [`Keyspace::make_room`], if a value found no memory although more
-    /// keys may be evictable; otherwise `None`.
+    /// Returns whether the command, if it failed for lack of memory, is worth another attempt after
+    /// [`Keyspace::make_room`]: it has left keys that may be evicted, because other commands hold their shards or because
+    /// it had reached its limit of evictions. If so, returns the hashes of the keys that must not be evicted, those that
+    /// the command names or has written; otherwise `None`.
     pub fn wants_room(&mut self) -> Option<Vec<u64>> {
         self.protected.wants_room.then(|| self.protected.sorted().to_vec())
     }

@@ -22,8 +22,9 @@ const ENTRY_BYTES: usize = 48;
 /// An entry in the stash: the hash of its key and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stashed {
-    /// The bits of the hash in reverse order, so that entries with the same home bucket are adjacent at any number of
-    /// buckets.
+    /// The bits of the hash in reverse order, by which the stash is sorted. The low bits of a hash select its home
+    /// bucket, so that the entries of a home bucket form one range of the stash, however many bits the number of buckets
+    /// requires.
     reversed: u64,
     place: u64,
 }

@@ -41,7 +41,8 @@ pub enum Readiness {
     Ready,
     /// The task waits for an event outside the scheduler: for a client to read, or for rows to arrive.
     Waiting,
-    /// The task was stopped from outside, so that no step must follow.
+    /// The task has ended other than by a step's [`Progress::Done`], for example because it was cancelled. The scheduler
+    /// begins no more steps of it, and calls [`Task::finish`] when the steps in progress have returned.
     Ended,
 }
 
@@ -52,7 +53,7 @@ pub enum Progress {
     Worked,
     /// Other workers process all remaining work.
     Busy,
-    /// The task is done; no step must follow.
+    /// The task is done; no further step may begin.
     Done,
 }
 

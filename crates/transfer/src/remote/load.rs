@@ -34,7 +34,7 @@ pub(super) struct LoadIds {
 }
 
 impl LoadIds {
-    /// Creates the generator of this process, whose hash key is drawn from the system's random numbers.
+    /// Creates the generator of one client, with a hash key from the system's random numbers.
     pub fn new() -> Self {
         let state = RandomState::new();
         LoadIds { key: [0, 1].map(|part| state.hash_one(part)), count: AtomicU64::new(0) }

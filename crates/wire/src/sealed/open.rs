@@ -62,7 +62,8 @@ impl Opener {
     }
 
     /// Checks that the answer has the number that must come next. Call it once for each answer, in the order in which
-    /// they came; they may then be decrypted in any order.
+    /// they came; they may then be decrypted in any order. An error passes without a check, since it may come in place of
+    /// any answer.
     ///
     /// # Errors
     /// `Corrupt` if another answer must come next: one was dropped, repeated or swapped.
