@@ -252,10 +252,23 @@ impl Replay {
         self.parts.values().map(Vec::len).sum()
     }
 
-    /// Returns whether a log record is not a part of a larger one. Whole records of a snapshot may be applied in any
-    /// order.
-    pub fn is_whole(record: &[u8]) -> bool {
-        record.first() == Some(&part::WHOLE)
+    /// Returns whether a record of a snapshot may be applied before or beside those in front of it: it is whole, and has
+    /// no effect that relies on another record.
+    ///
+    /// Example: a string of 150 KB is in a [`Effect::Put`] of its first 64 KiB and two [`Effect::Edit`]s. An edit that is
+    /// applied before the put is lost, since the put replaces the value.
+    pub fn is_independent(record: &[u8]) -> bool {
+        let Some((&part::WHOLE, mut rest)) = record.split_first() else { return false };
+        if !matches!(take_varint(&mut rest), Ok(Some(_))) {
+            return false;
+        }
+        while !rest.is_empty() {
+            match Effect::decode(&mut rest) {
+                Ok(Some(Effect::Put { .. } | Effect::Field { .. } | Effect::Expire { .. })) => {}
+                _ => return false,
+            }
+        }
+        true
     }
 }
 

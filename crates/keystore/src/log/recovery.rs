@@ -12,7 +12,7 @@ use farpool_disk::{Directory, Log, LogOver, TornEnd, prefixed, read_sealed};
 use farpool_kv::{Replay, WhenFull};
 use farpool_model::cast::u64_from;
 use farpool_model::{Clock, Error, ErrorKind, Result};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -230,8 +230,8 @@ fn of_snapshot(error: Error) -> Error {
     }
 }
 
-/// Applies the records of a snapshot with `threads` threads. Records are independent and may be applied in any order,
-/// except those of a value that spans several records, which the calling thread applies in order.
+/// Applies the records of a snapshot with `threads` threads. Independent records ([`Replay::is_independent`]) are applied
+/// in any order; any other one by the calling thread, after all records in front of it.
 #[expect(clippy::disallowed_methods, reason = "a snapshot is applied by several threads")]
 pub(super) fn apply_snapshot(
     directory: &Arc<dyn Directory>,
@@ -244,19 +244,21 @@ pub(super) fn apply_snapshot(
         return read_snapshot(directory, snapshot, &mut |record| applier.apply(record));
     }
     let (sender, receiver) = sync_channel::<Vec<u8>>(WAITING);
-    let (receiver, failure) = (Mutex::new(receiver), OnceLock::new());
+    let (receiver, failure, handed_out) = (Mutex::new(receiver), OnceLock::new(), HandedOut::default());
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            let (receiver, failure) = (&receiver, &failure);
-            scope.spawn(move || apply_all((keyspaces, when_full), receiver, failure));
+            let (receiver, failure, handed_out) = (&receiver, &failure, &handed_out);
+            scope.spawn(move || apply_all((keyspaces, when_full), receiver, failure, handed_out));
         }
         let mut applier = Applier::new(keyspaces, when_full);
         let failed =
             || failure.get().cloned().unwrap_or_else(|| Error::internal("nobody applies a snapshot"));
         let mut apply = |record: &[u8]| {
-            if Replay::is_whole(tenant_of(record)?.1) {
+            if Replay::is_independent(tenant_of(record)?.1) {
+                handed_out.begin();
                 return send(&sender, record).map_err(|()| failed());
             }
+            handed_out.wait();
             applier.apply(record)
         };
         let read = read_snapshot(directory, snapshot, &mut apply);
@@ -264,6 +266,40 @@ pub(super) fn apply_snapshot(
         read
     })?;
     failure.into_inner().map_or(Ok(()), Err)
+}
+
+/// The records that were handed to other threads and are not applied yet.
+#[derive(Default)]
+struct HandedOut {
+    count: Mutex<usize>,
+    none: Condvar,
+}
+
+impl HandedOut {
+    fn begin(&self) {
+        *self.count.lock() += 1;
+    }
+
+    /// Blocks until all records are applied, or given up after an error.
+    fn wait(&self) {
+        let mut count = self.count.lock();
+        while *count > 0 {
+            self.none.wait(&mut count);
+        }
+    }
+}
+
+/// Notes on drop that a record is applied, also if the thread panics: the calling thread waits for it.
+struct EndOnDrop<'a>(&'a HandedOut);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        let mut count = self.0.count.lock();
+        *count -= 1;
+        if *count == 0 {
+            self.0.none.notify_all();
+        }
+    }
 }
 
 fn send(sender: &SyncSender<Vec<u8>>, record: &[u8]) -> std::result::Result<(), ()> {
@@ -275,11 +311,13 @@ fn apply_all(
     (keyspaces, when_full): (&Arc<Keyspaces>, WhenFull),
     receiver: &Mutex<Receiver<Vec<u8>>>,
     failure: &OnceLock<Error>,
+    handed_out: &HandedOut,
 ) {
     let mut applier = Applier::new(keyspaces, when_full);
     loop {
         let next = receiver.lock().recv();
         let Ok(record) = next else { return };
+        let _applied = EndOnDrop(handed_out);
         if failure.get().is_some() {
             // The remaining records are received and ignored, so that the sender does not block forever.
             continue;

@@ -497,3 +497,23 @@ fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written(
     assert!(snapshots > 20 && written > 30 * live.len() as u64 * 30_000, "{snapshots} {written}");
     bench.close();
 }
+
+/// Strings that a snapshot has in several records, which several threads apply.
+#[test]
+fn values_of_several_records_come_back_whole_whatever_threads_apply_them() {
+    let directory = SimulatedDirectory::new();
+    let value = |key: u8| char::from(b'a' + key % 26).to_string().repeat(150_000 + usize::from(key));
+    let bench = Bench::open_within(&directory, 64 << 20, LogThresholds::default()).unwrap();
+    for key in 0..40 {
+        assert!(bench.set(&format!("k{key}"), &value(key)));
+    }
+    bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
+    drop(bench);
+    for round in 0..12 {
+        let bench = Bench::open_within(&directory, 64 << 20, LogThresholds::default()).unwrap();
+        for key in 0..40 {
+            let expected = format!("${}|{}", value(key).len(), value(key));
+            assert!(bench.get(&format!("k{key}")) == expected, "k{key} in round {round}");
+        }
+    }
+}
