@@ -58,7 +58,7 @@ struct NextTable {
 /// The part of a table that a state has in common with the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Continuity {
-    /// The same rows, in other row groups.
+    /// All rows, in other row groups.
     Rows,
     /// The first rows; other rows were appended.
     Front,

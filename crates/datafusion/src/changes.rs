@@ -56,7 +56,7 @@ pub(crate) struct Rewrite {
     changed: Changed,
     /// Reads the rows that do not satisfy the condition and stay as they are; `None` if every row is changed.
     kept: Option<Rows>,
-    /// The same change, planned so that the pool makes it itself; `None` if it cannot.
+    /// Plan by which the pool makes the change itself; `None` if it cannot.
     in_place: Option<InPlace>,
 }
 

@@ -56,7 +56,7 @@ pub trait Directory: fmt::Debug + Send + Sync {
     fn describe(&self) -> String;
 
     /// Returns the name that file `name` has in the directory that [`Directory::describe`] names, for error messages.
-    /// It differs from `name` in a view such as [`prefixed`](fn@crate::prefixed), which hides a prefix.
+    /// The result differs from `name` in a view such as [`prefixed`](fn@crate::prefixed), which hides a prefix.
     fn full_name(&self, name: &str) -> String {
         name.to_string()
     }

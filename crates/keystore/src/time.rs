@@ -1,7 +1,7 @@
 //! The clock for keys. `TIME`, `TTL`, `EXPIREAT` and the log records of keys use this clock.
 //!
-//! It shows the wall time at the start of the node plus the monotonic time that has passed since. It starts no earlier
-//! than the latest time in the log of keys, so that time does not go back during a restart. Without this:
+//! The clock shows the wall time at the start of the node plus the monotonic time that has passed since. It starts no
+//! earlier than the latest time in the log of keys, so that time does not go back during a restart. Without this:
 //! 1. A lock expires at 12:00:10, and at 12:00:11 another client is told that it is free.
 //! 2. The clock of the machine is put back by an hour, while the node runs or before it is started again.
 //! 3. With the wall clock, the expired lock would exist again. With a clock that stands still until the wall clock has

@@ -40,7 +40,7 @@ pub enum QueryState {
     WaitingForMemory,
     /// Runs, if worker threads are free.
     Running,
-    /// Has rows that the client has not read yet.
+    /// The program has rows that the client has not read yet.
     WaitingForReader,
 }
 

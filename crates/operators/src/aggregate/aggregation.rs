@@ -1,7 +1,7 @@
 //! The compiled form of an aggregation: group keys, arguments, FILTER conditions and accumulators. Equal ones are
 //! stored once.
 //!
-//! It does not depend on the implementation that is chosen (see the ways in [`super`]); all of them read it.
+//! The compiled form does not depend on the implementation that is chosen (see the ways in [`super`]): all read it.
 
 use super::store::Store;
 use crate::evaluate::Compiled;

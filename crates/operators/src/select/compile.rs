@@ -22,7 +22,7 @@ pub(crate) struct Filter {
 /// A predicate on rows. Clones share their leaves.
 #[derive(Clone, Debug)]
 pub(super) enum Predicate {
-    /// The same truth value for all rows; `None` for NULL.
+    /// A truth value that all rows have; `None` for NULL.
     Known(Option<bool>),
     And(Parts),
     Or(Parts),

@@ -4,7 +4,7 @@
 //! keys (`Session::leave`). No token becomes visible to other clients.
 //!
 //! Example: a client of tenant A sends `WATCH k`, then `AUTH` with a token of tenant B, then `MULTI`, `GET k`, `EXEC`.
-//! It watched the `k` of A, which says nothing about the `k` of B, so `EXEC` replies null.
+//! The client watched the `k` of A, which says nothing about the `k` of B, so `EXEC` replies null.
 
 use super::state::AdmittedClient;
 use super::{Client, Done, REDIS_VERSION};

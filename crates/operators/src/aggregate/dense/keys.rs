@@ -58,7 +58,7 @@ struct DenseKey<'a> {
 }
 
 enum Codes<'a> {
-    /// The same value in all rows, as an array of one row.
+    /// A value that all rows have, as an array of one row.
     Constant(ArrayRef),
     /// NULL in all rows.
     Null,
