@@ -255,7 +255,7 @@ impl Replay {
     /// Returns whether a record of a snapshot may be applied before or beside those in front of it: it is whole, and has
     /// no effect that relies on another record.
     ///
-    /// Example: a string of 150 KB is in a [`Effect::Put`] of its first 64 KiB and two [`Effect::Edit`]s. An edit that is
+    /// Example: a string of 150 KB is in a `Put` of its first 64 KiB and two `Edit`s. An edit that is
     /// applied before the put is lost, since the put replaces the value.
     pub fn is_independent(record: &[u8]) -> bool {
         let Some((&part::WHOLE, mut rest)) = record.split_first() else { return false };
