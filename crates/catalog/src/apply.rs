@@ -165,6 +165,27 @@ impl Catalog {
         Ok(self.make(planned, check)?.ok_or_else(unmade)?.map(|_| ()))
     }
 
+    /// Makes the change of a received record, whose prepared form is `record`, as `version`. Limits are not checked,
+    /// since the node that made the change has checked them. `before` is the newest version of the table that changes.
+    pub(super) fn make_received(
+        self: &Arc<Self>,
+        change: Change,
+        before: Option<&Current>,
+        record: Prepared,
+        version: Version,
+    ) -> Result<Commit<()>> {
+        // The outcome of a load is the one that the record has.
+        let size = change.size.clone();
+        let mut planned = self.plan(change, before, None)?;
+        planned.change.size = size;
+        let made = self.make_recorded(&planned, Some(record), Some(version), |state| {
+            self.pin_received(state, &planned);
+            Ok(true)
+        })?;
+        let made = made.ok_or_else(|| Error::internal("a record was neither applied nor refused"))?;
+        Ok(made.map(|_| ()))
+    }
+
     /// Makes a planned change with its record: as `version` if that is given, otherwise as the next version.
     pub(super) fn make_recorded(
         self: &Arc<Self>,
@@ -241,6 +262,17 @@ impl Catalog {
             table.pin_from(next.first_new);
         }
         Ok(())
+    }
+
+    /// Pins the values of a pinned table that a received record creates. If the part of the pool that may be pinned is
+    /// smaller here than on the node that made the change, the values stay unpinned, as after a restart.
+    fn pin_received(&self, state: &CatalogState, planned: &Planned) {
+        let PlannedEffect::Table(next) = &planned.effect else { return };
+        let (tenant, name) = (&planned.change.tenant, next.renamed_from.as_ref().unwrap_or(&next.name));
+        let fits = || self.check_pins(state, tenant, name, next.table.bytes_encoded).is_ok();
+        if next.is_pinned && fits() {
+            next.table.pin_from(next.first_new);
+        }
     }
 
     fn plan_new(

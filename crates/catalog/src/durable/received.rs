@@ -14,7 +14,6 @@ use super::replay::{ReplayedGroup, ReplayedState, ReplayedTable};
 use super::sources::{RecoveryRead, Sources};
 use super::{Durable, proto};
 use crate::changes::{ChangeKind, InMemory, NewTable, TableSize};
-use crate::state::CatalogState;
 use crate::{Catalog, Commit};
 use farpool_columns::{Chunk, RowGroup, TableBuilder, table_cipher};
 use farpool_disk::Segment;
@@ -66,11 +65,7 @@ impl Catalog {
             | ChangeKind::Merged { name, .. } => Some(self.newest(&change.tenant, name).map_err(corrupt)?),
             _ => None,
         };
-        let planned = self.plan(change, before.as_ref(), None)?;
-        let any = |_: &CatalogState| Ok(true);
-        let made = self.make_recorded(&planned, Some(received), Some(version), any)?;
-        let made = made.ok_or_else(|| Error::internal("a record was neither applied nor refused"))?;
-        Ok(made.map(|_| ()))
+        self.make_received(change, before.as_ref(), received, version)
     }
 
     /// Removes all changes that are not committed, because their records never will be: the newest names become equal

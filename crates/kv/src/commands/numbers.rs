@@ -37,8 +37,8 @@ pub(super) fn decrby(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 pub(super) fn incrbyfloat(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let mut handle = context.handle(args[1]);
     let float = |text: &[u8]| ExtendedFloat::parse(text).ok_or(NOT_FLOAT);
-    let by = float(args[2])?;
     let before = handle.string()?.map_or(Ok(ExtendedFloat::of_integer(0)), |text| float(&text))?;
+    let by = float(args[2])?;
     let after = before.plus(by).ok_or("ERR increment would produce NaN or Infinity")?;
     let text = after.text();
     handle.edit(text.len(), 0..text.len(), |value| value.copy_from_slice(text.as_bytes()))?;

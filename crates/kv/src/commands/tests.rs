@@ -199,6 +199,11 @@ fn numbers_and_bits() {
         ("INCRBYFLOAT f 0.1", "$4|10.6"),
         ("INCRBYFLOAT f 5e0", "$4|15.6"),
         ("INCRBYFLOAT s 1", "-ERR value is not a valid float"),
+        ("HSET incremented field 1", ":1"),
+        (
+            "INCRBYFLOAT incremented nothing",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
         ("SETBIT b 7 1", ":0"),
         ("SETBIT b 7 1", ":1"),
         ("GETBIT b 7", ":1"),

@@ -5,6 +5,7 @@ use super::*;
 use crate::Commit;
 use crate::state::Loads;
 use farpool_disk::{LogOver, Observer, ReservePolicy};
+use farpool_model::Residency;
 
 /// A catalog that applies the records of another one.
 pub(super) struct Replica {
@@ -140,6 +141,32 @@ fn a_replica_follows_merges_and_changes_of_merged_rows() {
     }
     bench.again(Some(9));
     replica.follow(&bench);
+}
+
+#[test]
+fn a_replica_pins_the_values_of_a_pinned_table() {
+    let mut bench = Bench::of_origin(SimulatedDirectory::new(), 1);
+    let mut replica = Replica::new(&bench.directory);
+    let (t, u) = (name("t"), name("u"));
+    let pinned = LoadOptions { residency: Residency::Pinned, ..LoadMode::Create.into() };
+    larger::load(&bench.catalog, &t, pinned, 0..150_000).unwrap();
+    larger::load(&bench.catalog, &u, LoadMode::Create, 0..150_000).unwrap();
+    // The first append lies in its record, the second one in a segment.
+    bench.load(&t, LoadMode::Append, batch(0..10), None).unwrap();
+    bench.load(&t, LoadMode::Append, batch(0..150_000), None).unwrap();
+    bench.change(&t, false).unwrap();
+    replica.follow(&bench);
+    let pinned = |catalog: &Catalog, name: &TableName| {
+        let (_, table) = catalog.get(&tenant(), name).unwrap();
+        let chunks = table.row_groups.iter().flat_map(|group| &group.chunks);
+        chunks.map(|chunk| chunk.is_pinned()).collect::<Vec<_>>()
+    };
+    // Small row groups, which always are in memory, have nothing to pin.
+    assert!(pinned(&bench.catalog, &t).iter().filter(|is_pinned| **is_pinned).count() >= 4);
+    assert!(!pinned(&bench.catalog, &u).contains(&true));
+    for name in [&t, &u] {
+        assert_eq!(pinned(&replica.catalog, name), pinned(&bench.catalog, name));
+    }
 }
 
 #[test]
