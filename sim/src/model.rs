@@ -1,5 +1,6 @@
-//! A model of the node's tables: every version that was ever visible, with the events of its visibility, and the loads,
-//! changes of rows and drops that clients have requested, each of which may make one version.
+//! A model of the simulated node's tables, with which the simulation compares every answer: every version that was ever
+//! visible, with the events of its visibility, and the loads, changes of rows and drops that clients have requested,
+//! each of which may make one version.
 //!
 //! A load whose client was disconnected may have been committed or not, and only the node knows. Versions are therefore
 //! observed as they appear, and their rows are derived from the loads that could have made them: usually one, and at

@@ -1,5 +1,5 @@
-//! Random programs, each in a simple form from which both the [`Program`] and, row by row, the model's answer are
-//! derived.
+//! Random programs (pushed-down queries over one table), each in a simple form from which both the [`Program`] and, row
+//! by row, the model's answer are derived.
 
 use crate::random::Random;
 use crate::rows::{COLUMNS, Cell, Row, WORDS, long_words, random_large, schema};

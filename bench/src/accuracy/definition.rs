@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/sketch-accuracy.toml`, which explains the fields.
+//! The definition of the benchmark suite `sketch-accuracy`, read from `bench/definitions/sketch-accuracy.toml`(the
+//! fields are explained there).
 
 use crate::parameters;
 use farpool::model::SketchParameters;

@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/clients.toml`, which explains the fields.
+//! The definition of the benchmark suite `clients`, read from `bench/definitions/clients.toml`(the fields are explained
+//! there).
 
 use crate::tables::TableDefinition;
 use serde::Deserialize;

@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/correlation.toml`, which explains the fields.
+//! The definition of the benchmark suite `correlation`, read from `bench/definitions/correlation.toml`(the fields are
+//! explained there).
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Measures rounds over all sides of a case; times count only if the coefficients agree.
+//! Measures rounds over all sides (farpool and its rivals) of a case; times count only if the coefficients agree.
 
 use super::definition::{Case, Definition, Values};
 use super::values;

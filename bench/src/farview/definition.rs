@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/farview.toml`, which explains the fields.
+//! The definition of the benchmark suite `farview`, read from `bench/definitions/farview.toml`(the fields are explained
+//! there).
 
 use crate::rival::RivalDefinition;
 use crate::tables::TableDefinition;

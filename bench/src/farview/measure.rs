@@ -1,4 +1,4 @@
-//! Measures rounds over all sides; times count only if the answers agree.
+//! Measures rounds over all sides (farpool and its rivals); times count only if the answers agree.
 
 use super::bound::Bound;
 use super::definition::{Case, Definition};

@@ -1,5 +1,5 @@
-//! Farpool's sides: a node in a separate process, over loopback TCP, in plain text or with TLS, with its tables
-//! unencrypted or encrypted in memory.
+//! Farpool's sides of the comparison: a node in a separate process, over loopback TCP, in plain text or with TLS, with
+//! its tables unencrypted or encrypted in memory.
 
 use crate::digest::Digest;
 use crate::machine;

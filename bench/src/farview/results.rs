@@ -1,4 +1,4 @@
-//! Results of a run, as written to JSON and kept in `bench/record/`.
+//! Results of a run of the benchmark suite `farview`, as written to JSON and kept in `bench/record/`.
 
 use super::bound::Bound;
 use super::goals::Checked;

@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/first-minute.toml`, which explains the fields.
+//! The definition of the benchmark suite `first-minute`, read from `bench/definitions/first-minute.toml`(the fields are
+//! explained there).
 
 use super::frames::FramesDefinition;
 use serde::{Deserialize, Serialize};

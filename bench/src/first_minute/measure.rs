@@ -1,4 +1,5 @@
-//! Runs processes of all sides in turns; times count only if the answers, and the written files, agree.
+//! Runs processes of all sides (farpool and its rivals) in turns; times count only if the answers, and the written
+//! files, agree.
 
 use super::data;
 use super::definition::{Case, Definition, FileDefinition};

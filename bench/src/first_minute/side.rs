@@ -1,4 +1,4 @@
-//! Runs the process of one side, from start to exit.
+//! Runs the process of one side of a comparison (farpool or a rival), from start to exit.
 
 use crate::answers::Answer;
 use crate::places;

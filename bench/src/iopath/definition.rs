@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/iopath.toml`, which explains the fields.
+//! The definition of the benchmark suite `iopath`, read from `bench/definitions/iopath.toml`(the fields are explained
+//! there).
 
 use super::measure_packing::Library;
 use farpool_codec::Codec;

@@ -1,4 +1,5 @@
-//! Measures rounds of both sides in turns; times count only if both produce the same ciphertext.
+//! Measures rounds of both sides (farpool and other libraries) in turns; times count only if both produce the same
+//! ciphertext.
 
 use super::definition::Definition;
 use super::farpool_side::{Farpool, mode};

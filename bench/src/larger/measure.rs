@@ -1,4 +1,5 @@
-//! Loads each side's data once, and runs the queries within each limit.
+//! Measures tables that are larger than memory: loads the data of each side (farpool and its rivals) once, and runs the
+//! queries within each memory limit.
 
 use super::cgroup::Cgroup;
 use super::definition::Definition;

@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/restart.toml`, which explains the fields.
+//! The definition of the benchmark suite `restart`, read from `bench/definitions/restart.toml`(the fields are explained
+//! there).
 
 use crate::suite::Options;
 use crate::tables::{Content, TableDefinition};

@@ -1,4 +1,5 @@
-//! Starts both sides repeatedly, each time with the data dropped from the system's page cache.
+//! Measures restarts of farpool and its rival: starts both repeatedly, each time with the data dropped from the
+//! system's page cache.
 
 use super::definition::{Definition, Store};
 use super::rival::{Duckdb, Times};

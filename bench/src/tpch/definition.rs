@@ -1,4 +1,4 @@
-//! The suite as data: `bench/definitions/tpch.toml`.
+//! The definition of the benchmark suite `tpch`, read from `bench/definitions/tpch.toml`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! The sides of a comparison: rivals, and farpool in-process and over TCP, with and without push-down.
+//! The sides of a comparison: rivals (the systems that farpool is compared with), and farpool in-process and over TCP,
+//! with and without push-down.
 
 use super::data;
 use crate::answers::Answer;

@@ -1,4 +1,4 @@
-//! One planned statement: its schema, its result, and its execution statistics.
+//! One planned SQL statement: the schema of its result, its execution, and its execution statistics.
 
 use crate::batch::{self, Ahead, HeadStart};
 use crate::changes::Change;

@@ -1,4 +1,4 @@
-//! A session: its settings, its pools, and the planning of its statements.
+//! The SQL session: its settings, its pools (the stores that hold the tables), and the planning of its statements.
 
 use crate::alter;
 use crate::batch::Batch;

@@ -1,5 +1,5 @@
-//! Columns that are kept at the client: the bytes that are transferred, and changes, drops and encryption of their
-//! tables.
+//! Tests of the client-side cache of a node's columns: the bytes that are transferred, and changes, drops and
+//! encryption of their tables.
 
 use crate::support::pools::{self, Pools, Way, near};
 use crate::versions::{Writer, load};

@@ -1,4 +1,4 @@
-//! One life of a node's keys, from reading them from the disk to the crash.
+//! One life of the simulated node's key-value store: from recovery (reading the keys from the disk) to the crash.
 
 use crate::checks::Checked;
 use crate::clock::SimClock;

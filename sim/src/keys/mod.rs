@@ -1,5 +1,5 @@
-//! Keys and values in the simulation: clients whose commands are checked against a map, statements that scan a space
-//! meanwhile, and a log on a disk that loses power, runs full and fails.
+//! Keys and values in the simulation: clients whose commands are checked against a map, SQL statements that scan a
+//! keyspace meanwhile, and a log on a disk that loses power, runs full and fails.
 //!
 //! Commands are passed to sessions directly, as a connection does; the log's threads are steps of the simulation
 //! ([`farpool_node::SteppedKeys`]). After a crash, the keys must be those after the first n records of the log, and all

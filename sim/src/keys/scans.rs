@@ -1,4 +1,4 @@
-//! Statements that read a space while clients change its keys, and `FP.SCAN`.
+//! SQL statements that read a keyspace while clients change its keys, and the command `FP.SCAN`.
 
 use super::World;
 use super::model::{Named, Value, passes};

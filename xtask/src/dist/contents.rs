@@ -1,4 +1,5 @@
-//! The installed files, as a tree below one prefix (`/usr` or `/usr/local`), from which all packages are made.
+//! The files that the packages install, as a tree below one prefix (`/usr` or `/usr/local`), from which all packages
+//! are made.
 
 use super::program::Program;
 use super::{Release, copy, create_parent, licences, write};

@@ -1,4 +1,5 @@
-//! The lists in `testdata/redis/`, and the deviations of a unit's results from them.
+//! The lists in `testdata/redis/` (Redis' test units that run, and known failures), and the deviations of a unit's
+//! results from them.
 
 use super::output::Output;
 use crate::cargo;

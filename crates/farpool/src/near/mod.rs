@@ -1,4 +1,5 @@
-//! A pool at a node, with a client-side cache of the columns that its queries read repeatedly.
+//! A pool (store of compressed tables) at a remote memory node, with a client-side cache of the columns that its
+//! queries read repeatedly.
 //!
 //! A program that returns much of the data it reads uses the connection about as much as the columns themselves would.
 //! If a program returns all rows of unchanged columns, these are therefore fetched as the node's column chunks, which

@@ -1,4 +1,5 @@
-//! The contents of a profile, column by column: the data of every output format. The keys of its JSON form are stable.
+//! The report of a profile (statistics of the columns of a file or table), column by column: the data of every output
+//! format. The keys of its JSON form are stable.
 
 mod html;
 pub mod text;

@@ -1,4 +1,4 @@
-//! Runs one test file record by record.
+//! Runs one sqllogictest file record by record.
 
 use super::engine::{Engine, Setting};
 use super::format::Kind;

@@ -1,7 +1,7 @@
-//! Reads records into batches.
+//! Converts the records of a CSV file to Arrow record batches.
 //!
-//! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text
-//! longer than [`BATCH_BYTES`]. The same lines are skipped as invalid whichever columns are read.
+//! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text longer than
+//! [`BATCH_BYTES`]. The same lines are skipped as invalid whichever columns are read.
 
 use super::super::convert::{self, Misfit, Origin};
 use super::Dialect;

@@ -1,5 +1,5 @@
-//! Compares pieces that are parsed separately with one splitter that reads byte by byte, on random bytes cut
-//! at every position.
+//! Tests that the pieces of a CSV file, parsed separately, give the records that one splitter gives which reads byte by
+//! byte: on random bytes cut at every position.
 
 use super::super::tasks::in_order;
 use super::cut::{self, Cutter};
