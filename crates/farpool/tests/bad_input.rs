@@ -44,7 +44,7 @@ fn dead_url() -> String {
     format!("farpool://{}", listener.local_addr().unwrap())
 }
 
-/// Starts a query that keeps running at the node because its rows are not read.
+/// Starts a query that keeps running at the node because the client does not read its rows.
 fn stuck_query(server: &Server) -> std::process::Child {
     let args = ["sql", "--pool", &server.url, "--format", "csv", "-c", "select * from large"];
     let child = program(&args).spawn().unwrap();
@@ -179,7 +179,7 @@ fn command_lines_that_make_no_sense_end_with_2() {
     farpool(&["load", "--append", "--replace", "t", "f"]).fails(2, &["--append", "--replace"]);
     farpool(&["demo", "--scale", "0"]).fails(2, &["scale"]);
     farpool(&["demo", "--scale", "nan"]).fails(2, &["scale"]);
-    // Without a terminal it is a script, which is empty.
+    // If standard input is no terminal, the program reads a script from it, which is empty here.
     farpool(&[]).fails(1, &["no SQL statement", "farpool sql --help"]);
 }
 

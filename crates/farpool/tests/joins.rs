@@ -32,7 +32,7 @@ async fn every_setting_gives_duckdbs_answers() {
         let name = format!("{way:?}, push-down {pushdown}");
         wrong.extend(wrong_answers(&session, &recorded, &name).await);
     }
-    // With little memory for joins, many of them spill to files.
+    // With little memory for joins, many joins spill to files.
     let session = pools.session_within(Way::Remote, true, 16 << 20).await;
     wrong.extend(wrong_answers(&session, &recorded, "16 MiB").await);
     assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
@@ -73,8 +73,8 @@ async fn keys_of_the_smaller_side_thin_out_the_larger_one_at_the_pool() {
         let outcome = query.outcome();
         let line = outcome.lines().find(|line| line.contains("other operators added")).expect(&outcome);
         assert!(line.contains(added), "{on}: {line}");
-        // 5.8 % of the keys remain, and at most 0.5 % of the others pass as false positives; rows with NULL keys do
-        // not.
+        // 5.8 % of the rows have a key of the smaller side, and the hash filter passes at most 0.5 % of the others as
+        //   false positives. Rows with NULL keys are not returned.
         let returned = query.receipt().rows_returned;
         assert!(returned < FACT_ROWS / 12, "{on}: {returned} rows leave\n{outcome}");
     }
@@ -105,7 +105,7 @@ async fn loaded() -> Pools {
     pools
 }
 
-/// Creates one of the tables.
+/// Creates one of the two tables: the large one if `fact`.
 fn table(seed: u64, rows: u64, fact: bool) -> RecordBatch {
     let key = |row: u64| (mix(seed + row) % KEYS) as i64;
     let r = |row: u64| (mix(seed + row + (1 << 40)) % 7) as i32;

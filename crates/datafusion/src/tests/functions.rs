@@ -312,7 +312,7 @@ async fn calls_that_are_wrong_say_how_they_are_written() {
         let error = run(sql).await.unwrap_err();
         assert!(error.contains(expected), "{sql}: {error}");
     }
-    // A short text must not become a huge expression.
+    // A short text must not be rewritten to a huge expression.
     let mut call = "'a'".to_string();
     for _ in 0..14 {
         call = format!("regexp_extract({call}, 'a')");

@@ -16,7 +16,7 @@ pub struct Response {
     status: u16,
     headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// Whether the body is an object.
+    /// Whether the request's body is the content of an object.
     pub is_object: bool,
 }
 
