@@ -34,7 +34,7 @@ struct Open {
     may_be: Vec<Rows>,
     rows: Vec<Vec<Cell>>,
     grants: Grants,
-    /// Credit earned by the results that has not been sent to the node yet.
+    /// Credit for the node to send more results, which received results have earned and which has not been granted yet.
     credit: u64,
 }
 

@@ -45,7 +45,7 @@ use world::World;
 pub struct Failure {
     /// The first violation.
     pub wrong: String,
-    /// The events before it, a line each.
+    /// The events before the violation, one line each.
     pub events: String,
 }
 

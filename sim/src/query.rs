@@ -40,7 +40,7 @@ enum Shape {
     Rows(Vec<usize>, Option<usize>),
     /// The first rows, ordered by the first of the columns.
     Top { columns: Vec<usize>, descending: bool, limit: usize },
-    /// Groups by keys, with aggregates of `large`, or distinct keys.
+    /// Groups by keys, with aggregates of the column `large`, or only the distinct keys.
     Groups { keys: Vec<usize>, aggregates: bool },
 }
 

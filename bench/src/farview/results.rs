@@ -37,7 +37,7 @@ pub struct Results {
     /// The rivals that took part.
     pub rivals: Vec<RivalInfo>,
     pub limits: Limits,
-    /// Bytes per second that OpenSSL decrypts with AES-128-GCM on all threads; `None` if it is not available.
+    /// Bytes per second that OpenSSL decrypts with AES-128-GCM on all threads; `None` if OpenSSL is not installed.
     pub openssl_bytes_per_s: Option<f64>,
     pub tables: Vec<TableResult>,
     pub cases: Vec<CaseResult>,
@@ -107,7 +107,7 @@ impl SideResult {
 }
 
 impl CaseResult {
-    /// Returns the median of a side.
+    /// Returns the median time of a side; `None` if the side has no times.
     pub fn median(&self, side: &str) -> Option<f64> {
         self.sides.get(side).map(|side| side.median_ms)
     }
@@ -117,14 +117,14 @@ impl CaseResult {
         self.sides.contains_key(FARPOOL_SEALED)
     }
 
-    /// Returns the ratio of a side's median to farpool's.
+    /// Returns the ratio of a side's median time to farpool's.
     pub fn ratio(&self, side: &str) -> Option<f64> {
         Some(self.median(side)? / self.median(FARPOOL)?)
     }
 }
 
 impl Results {
-    /// Returns the fastest local engine in a case.
+    /// Returns the engine with local data that is fastest in a case.
     pub fn fastest_local<'a>(rivals: &'a [RivalInfo], case: &CaseResult) -> Option<&'a str> {
         let local = rivals.iter().filter(|rival| rival.place == Place::Local);
         let timed = local.filter_map(|rival| Some((rival.name.as_str(), case.median(&rival.name)?)));

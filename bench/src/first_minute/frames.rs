@@ -44,7 +44,7 @@ pub struct FramesDefinition {
     of_rust: f64,
 }
 
-/// Results of this part.
+/// Results of the part of the suite about Python.
 #[derive(Clone, Debug, Serialize)]
 pub struct Frames {
     /// The rival and its version.
@@ -58,16 +58,16 @@ pub struct FrameResult {
     pub case: String,
     pub farpool_ms: Vec<f64>,
     pub rival_ms: Vec<f64>,
-    /// Empty if there is no comparison in Rust.
+    /// Times of the same reads in Rust; empty if there is no comparison with Rust.
     pub rust_ms: Vec<f64>,
-    /// Ratio of the medians.
+    /// Ratio of the median times: farpool's to the rival's.
     pub of_rival: f64,
     pub of_rival_goal: f64,
     pub of_rust: Option<f64>,
     pub of_rust_goal: f64,
 }
 
-/// Both packages, and the library in this process.
+/// The sides of the comparison: both packages in Python, and the library in this process.
 struct Sides {
     farpool: Rival,
     rival: Rival,

@@ -28,7 +28,7 @@ pub struct Results {
     pub head: Head,
     pub runs: usize,
     pub threads: usize,
-    /// The data dropped before each start.
+    /// A description of the data that was dropped from the page cache before each start.
     pub dropped: String,
     pub duckdb: RivalResult,
     /// Goals; see the definition.
@@ -58,10 +58,11 @@ pub struct StartResult {
     pub memory_mib: usize,
     /// Milliseconds from the start of the process until a client is connected.
     pub connected_ms: f64,
-    /// Time from then to the answer of the selective query, and bytes that it read.
+    /// Time from then on to the answer of the selective query, in milliseconds, and the bytes that it read.
     pub selective_ms: f64,
     pub selective_bytes: u64,
-    /// Time until nothing more is read into memory, and the part of the tables in memory by then.
+    /// Time until nothing more is read into memory, in milliseconds, and the part of the tables that is in memory by
+    /// then.
     pub filled_ms: f64,
     pub filled_part: f64,
     pub scan: Option<ScanResult>,
@@ -215,7 +216,7 @@ impl Run<'_> {
         })
     }
 
-    /// Measures all starts within a limit.
+    /// Measures all starts within a memory limit.
     fn starts(
         &self,
         store: &Store,

@@ -16,7 +16,7 @@ use farpool_model::{Accumulation, Aggregate, AggregateFunction, Expr, NullHandli
 use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
 
-/// The aggregate calls converted so far.
+/// The aggregate calls of a plan fragment that have been converted so far.
 pub(crate) struct Calls<'a> {
     pub scope: Scope<'a>,
     /// The aggregates of the program, which the results of the calls are derived from.

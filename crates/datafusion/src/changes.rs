@@ -156,8 +156,9 @@ fn is_table(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the filter with its subqueries replaced by their values, so that it gives the same result in each of the two
-/// programs. Fails for volatile filters, which could give different results.
+/// Returns the filter with its subqueries replaced by their values, so that it gives the same result in the program
+/// that reads the changed rows and in that which reads the kept rows. Fails for volatile filters, which could give
+/// different results.
 async fn settled(state: &Arc<SessionState>, filter: &Filter) -> Result<Filter> {
     let predicate = subqueries::computed(state, filter.predicate.clone()).await?;
     if predicate.is_volatile() {
@@ -193,8 +194,8 @@ async fn rewrite(
     Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept, in_place })))
 }
 
-/// Returns the error for a change of key-value entries (a table that is a space of keys) which the pool cannot make
-/// itself: entries are never read and loaded again, because other clients write them concurrently.
+/// Returns the error for a change of key-value entries (of a keyspace that statements use as a table) which the pool
+/// cannot make itself: entries are never read and loaded again, because other clients write them concurrently.
 fn only_in_place(table: &PoolTable) -> Error {
     let name = table.info().name.as_str();
     let message = format!(

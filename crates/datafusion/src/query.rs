@@ -50,7 +50,8 @@ struct State {
     versions: Option<Arc<Versions>>,
 }
 
-/// The view of a statement on its batch: the executions that started early, and its own among them (`head_start`).
+/// A statement's link to its batch: the executions of the batch that started early, and the statement's own one among
+/// them (`head_start`).
 struct InBatch {
     ahead: Arc<Ahead>,
     head_start: Mutex<Option<Arc<HeadStart>>>,

@@ -77,7 +77,7 @@ struct Current {
     context: Arc<TaskContext>,
     /// Number of earlier physical plans that ran out of memory.
     failed: usize,
-    /// Execution statistics of the programs of those plans.
+    /// Execution statistics of the programs of earlier physical plans, which ran out of memory.
     spent: Vec<ReceiptHandle>,
 }
 

@@ -273,7 +273,7 @@ impl Pool for EmbeddedPool {
         self.caller.admit(&run).await?;
         let threads = run.need()?.threads;
         let execution = morsels::execute(self.caller.clone(), run.clone(), threads);
-        // Dropping the set drops the streams, which cancels the run.
+        // Dropping the set drops the streams, which cancels the execution of the program.
         let mut steps = JoinSet::new();
         for mut stream in execution.streams {
             steps.spawn(async move { stream.try_next().await });

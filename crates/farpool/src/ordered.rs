@@ -68,7 +68,7 @@ fn work(shared: &Mutex<Line>) {
                 return;
             }
         }
-        // The reader may be gone.
+        // The reader may have been dropped.
         let _ = place.blocking_send(Item::End);
     }
 }
@@ -132,7 +132,8 @@ mod tests {
 
     fn task(number: i64) -> Task {
         Box::new(move || {
-            // Makes later tasks finish before earlier ones.
+            // Tasks with other numbers end earlier than those whose number is divisible by 3, so that later tasks
+            // finish before earlier ones.
             (0..500 * i64::from(number % 3 == 0)).for_each(|_| std::thread::yield_now());
             Box::new((0..number % 4).map(move |i| match number * 10 + i {
                 991 => Err(Error::invalid("this one")),

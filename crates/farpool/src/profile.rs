@@ -113,7 +113,7 @@ pub struct TableProfile {
     pub columns: Vec<usize>,
 }
 
-/// Returns the profile of the newest version of a table in a pool, and computes it if the background has not done so.
+/// Returns the profile of the newest version of a table in a pool, and computes it if no background task has done so.
 /// If `columns` is given, [`TableProfile::columns`] has only the columns with these names. `rows_profiled` is updated
 /// with the progress in the meantime.
 ///

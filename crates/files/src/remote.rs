@@ -229,7 +229,7 @@ pub(super) struct RemoteReader {
     /// The current block and its offset.
     current: (u64, Bytes),
     coming: VecDeque<(Range<u64>, Fetch)>,
-    /// Offset of the end of the requested blocks, and bytes of the next block.
+    /// Offset up to which blocks have been requested, and the size of the next block in bytes.
     asked: u64,
     block_bytes: u64,
     /// Number of bytes that were read sequentially.
@@ -340,7 +340,7 @@ pub(super) mod tests {
         pub bytes: Bytes,
         pub asked: AtomicU64,
         pub requests: AtomicU64,
-        /// Requests from this one on fail.
+        /// Number of the first request that fails; all later requests fail, too.
         pub failing: u64,
     }
 

@@ -40,7 +40,7 @@ const CLIENTS_MAX: usize = 4;
 /// Bytes of a value that is so large that a few values fill a file of the log.
 const LARGE_BYTES: usize = 60_000;
 
-/// Number of spaces that clients select.
+/// Number of keyspaces that clients select.
 const SPACES: u32 = 3;
 
 /// Runs the world of `seed`.
@@ -62,7 +62,7 @@ struct Client {
     space: u32,
     /// The commands queued after `MULTI`.
     queue: Option<Vec<Vec<String>>>,
-    /// Whether one of them was refused when it was queued, for lack of memory for more keys.
+    /// Whether one of the queued commands was refused when it was queued, for lack of memory for more keys.
     is_refused: bool,
     watched: Vec<Key>,
     touched: Touched,
@@ -73,7 +73,7 @@ struct Client {
 enum Touched {
     #[default]
     No,
-    /// A key has expired or moved to another space, which may count as a change.
+    /// A watched key has expired or moved to another keyspace, which may count as a change.
     Perhaps,
     Yes,
 }
@@ -81,7 +81,7 @@ enum Touched {
 /// The changes made by a command or a step: the records that it appended, and the previous entries.
 struct Past {
     first: u64,
-    /// The number after its last record.
+    /// The number of the record that follows the last record of the change.
     end: u64,
     /// Whether the change survives a crash as a whole or not at all.
     is_whole: bool,
@@ -116,7 +116,7 @@ struct World {
     /// Records that replies wait for, and the number of records known to be durable.
     pending: Vec<u64>,
     acknowledged: u64,
-    /// Keys that were evicted in this life.
+    /// Keys that were evicted since the node was last started.
     evicted: u64,
     is_faulty: bool,
     /// Whether memory and log differ, so that the node must be restarted.
@@ -412,7 +412,7 @@ impl World {
         (self.named, view.named) = (view.named, self.named);
         let changed = view.changed;
         if moves {
-            // The keys of the named space are in another space now, which may count as a change.
+            // The keys of the keyspace that the command names are in another keyspace now, which may count as a change.
             for client in &mut self.clients {
                 let is_moved = |(space, name): &Key| *space == 0 && name.contains(':');
                 if client.touched == Touched::No && client.watched.iter().any(is_moved) {

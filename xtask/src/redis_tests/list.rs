@@ -45,12 +45,12 @@ pub struct Known {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
-    /// A type or command that farpool does not have.
+    /// The test needs a type or command that farpool does not have.
     Absent,
-    /// A setting that does not exist or cannot be set while the node runs.
+    /// The test needs a setting that does not exist or cannot be set while the node runs.
     Setting,
     Debug,
-    /// Encodings of values in Redis, or their memory usage.
+    /// The test inspects how Redis encodes values, or how much memory they use.
     Encoding,
     Replication,
     /// Redis' harness runs the test only on a server that it starts itself, or with gigabytes of memory.
@@ -59,7 +59,7 @@ enum Kind {
     Fails,
 }
 
-/// A unit that does not run.
+/// A unit of Redis' tests that does not run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LeftOut {
@@ -130,7 +130,7 @@ impl Unit {
         let recorded = self.recorded.absent.keys().filter(|_| !record);
         let passing = known.chain(recorded).filter(|test| !failed.contains(test.as_str()));
         wrong.extend(passing.map(|test| format!("{name}: `{test}` is listed and does not fail")));
-        // Detects a block that ends early, or a test that the harness skips.
+        // A different number of passing tests shows a block of tests that ends early, or a test that the harness skips.
         if !record && output.passed.len() != self.recorded.passed {
             let (got, listed) = (output.passed.len(), self.recorded.passed);
             wrong.push(format!("{name}: {got} tests pass, {listed} are recorded: see --record"));
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(compare(&format!("{GOOD}{ABSENT}{ODD}{new}")), ["unit/x: `new` fails: "]);
         let passes = "unit/x: `odd` is listed and does not fail";
         assert_eq!(compare(&format!("{GOOD}{ABSENT}")), [passes]);
-        // The command exists now, and the test fails.
+        // A test is listed as failing for an absent command, but fails for another reason: the command exists now.
         let wrong = compare(&format!("{GOOD}{ODD}[err]: lcs in tests/unit/x.tcl\n"));
         assert_eq!(wrong, ["unit/x: `lcs` fails: "]);
         let fewer = ["unit/x: 0 tests pass, 1 are recorded: see --record"];

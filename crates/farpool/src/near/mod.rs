@@ -178,11 +178,11 @@ impl NearPool {
         Some(Handle::new(prepared, NearProgram { bound, remote, table: near, columns, coming }))
     }
 
-    /// Returns the key under which results of a program are cached: the node's process and the version. `None` if they
-    /// are not cached.
+    /// Returns the cache key of results of a program: the node's process and the table version. Returns `None` if
+    /// results are not cached.
     fn at(&self, handle: &Handle) -> Option<At> {
         let instance = self.chunks.remote().instance(handle).ok().filter(|instance| *instance != 0)?;
-        // A space of keys is read at a different moment each time.
+        // A keyspace that is read as a table has other contents at each moment, so that results are not cached.
         (!handle.version.is_moment()).then_some(At { instance, version: handle.version })
     }
 
@@ -257,7 +257,7 @@ impl NearPool {
         Execution { prepared: execution.prepared, streams, receipt: outer }
     }
 
-    /// Adds the bytes that an execution at the node returns to the bytes returned of its columns.
+    /// Counts the bytes that an execution at the node returns, for the columns that the program reads (see [`Rents`]).
     fn rented(&self, execution: Execution) -> Execution {
         let effective = &execution.prepared.effective;
         let (table, columns) = (effective.table.clone(), effective.columns().into_iter().collect::<Vec<_>>());

@@ -284,7 +284,8 @@ impl PieceRecords {
                 if delimiters + 1 != fields || place == start || passed == most {
                     return passed;
                 }
-                // As behind a record that `next` has returned: its line break is found next.
+                // The state is the same as after a record that `next` has returned: the line break of the last record
+                // is still to be read.
                 *line += u64::from(breaks) + u64::from(passed > 0);
                 (*at, start) = (place, place + 1);
                 (passed, delimiters, breaks) = (passed + 1, 0, 0);

@@ -32,9 +32,9 @@ pub(super) struct CsvBatches<R> {
     is_done: bool,
 }
 
-/// The text of one column in a batch.
+/// The text of the fields of one column in a batch.
 struct Texts {
-    /// Whether the type of the column is text.
+    /// Whether the type of the column is text, so that an empty quoted field is not NULL.
     is_text: bool,
     bytes: Vec<u8>,
     ends: Vec<i32>,
