@@ -28,7 +28,7 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
     Ok(serve_until(node, threads, std::future::pending())?.0)
 }
 
-/// A node that this process serves as long as the value exists.
+/// A node that this process serves over TCP as long as the value exists.
 pub struct Served {
     /// URL at which the node listens.
     pub url: String,
@@ -56,7 +56,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // An error of the thread was reported to its clients already.
+            // The error of a connection's thread was already reported to the node's clients.
             let _ = thread.join();
         }
         self.node.shutdown();

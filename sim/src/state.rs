@@ -65,8 +65,7 @@ impl State {
         Span { first, last: self.log.step }
     }
 
-    /// Checks whether a request over a table, answered with `error`, may have failed with this error. Returns an error
-    /// of the simulation if not.
+    /// Checks whether a request over a table may have failed with `error`; fails the simulation if not.
     pub fn explains(&self, error: &Error, tenant: usize, table: &str, span: Span) -> Checked {
         let may_be = match error.kind {
             // A version of a table that has since been dropped is reported as stale.

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A program that `bench/definitions/rivals.toml` names, with `program = true`.
+/// A rival's program that `bench/definitions/rivals.toml` names, with `program = true`.
 pub struct Program {
-    /// Name of its folder, both below `bench/rivals/` and among the installed rivals.
+    /// Name of the program's folder, both below `bench/rivals/` and among the installed rivals.
     pub name: &'static str,
     pub purpose: &'static str,
     /// Note about the build's costs, printed before a build.

@@ -37,7 +37,7 @@ pub fn install_packages(packages: &[&str]) -> Result<()> {
 /// Runs a program.
 ///
 /// # Errors
-/// If the program cannot be started or fails; the message ends with the advice `otherwise`.
+/// Fails if the program cannot be started or fails; the message ends with the advice `otherwise`.
 pub fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>, otherwise: &str) -> Result<()> {
     run_in(Path::new("."), program, arguments, otherwise)
 }

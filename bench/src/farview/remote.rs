@@ -17,7 +17,7 @@ use std::time::Instant;
 /// Bytes of a string that an Arrow view stores inline.
 const INLINE_BYTES: usize = 12;
 
-/// A node and its clients.
+/// A node in a separate process, and its clients in this one.
 pub struct Remote {
     node: NodeProcess,
     threads: usize,
@@ -70,7 +70,7 @@ impl Remote {
         try_join_all((0..count).map(one)).await
     }
 
-    /// Returns the result that DataFusion computes from plain columns.
+    /// Returns the result of a query that DataFusion computes without push-down, from plain columns.
     pub async fn without_pushdown(&self, sql: &str) -> Result<Digest> {
         let session = self.session(false, self.node.connect().await?).await?;
         Digest::of(&pools::run(&session, sql).await?.batches)

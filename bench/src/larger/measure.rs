@@ -33,10 +33,10 @@ pub struct Results {
     pub threads: usize,
     /// GB/s of the disk for reads that bypass the page cache, of the data directory's own files.
     pub disk_gb_s: f64,
-    /// Bytes of the files of farpool's side.
+    /// Bytes of the files of each side: farpool's, then DuckDB's.
     pub bytes_farpool: u64,
     pub bytes_duckdb: Option<u64>,
-    /// Goal for the bytes that are read; the suite's definition explains it.
+    /// Goals of the suite; its definition explains them.
     pub bytes_goal: f64,
     pub optimum_goal: f64,
     pub reading_goal: f64,

@@ -6,7 +6,7 @@ pub use make::{batches, batches_between, file, read};
 
 use serde::Deserialize;
 
-/// A table.
+/// The definition of a table of random values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableDefinition {

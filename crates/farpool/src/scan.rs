@@ -86,7 +86,7 @@ impl TableProvider for FileScan {
     }
 }
 
-/// The rows of one scan in a plan.
+/// The rows of one scan of the files in a plan.
 struct Rows {
     opened: Arc<Opened>,
     columns: Vec<usize>,
@@ -140,7 +140,7 @@ fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &Sc
     }))
 }
 
-/// Returns batches without columns that have `rows` rows in total.
+/// Returns batches without columns that have `rows` rows in total, for statements that only count rows.
 fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::Result<RecordBatch>> {
     let most = cast::u64_from(limits::ROW_GROUP_ROWS);
     let mut left = rows;

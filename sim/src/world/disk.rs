@@ -49,7 +49,7 @@ impl Disk {
     fn write_log(&mut self) -> Checked<bool> {
         let did = self.stepped.write_log();
         if let Some(replica) = self.replica.as_mut().filter(|_| did) {
-            // The node does not read the replica's copies of files, so that faults do not affect it.
+            // Faults of the node's disk must not affect the replica, whose copies of files the node never reads.
             let faults = self.directory.faults();
             self.directory.set_faults(Faults::default());
             replica.follow(self.stepped.records_committed())?;

@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(compare(&format!("{GOOD}{ABSENT}{ODD}{new}")), ["unit/x: `new` fails: "]);
         let passes = "unit/x: `odd` is listed and does not fail";
         assert_eq!(compare(&format!("{GOOD}{ABSENT}")), [passes]);
-        // A test is listed as failing for an absent command, but fails for another reason: the command exists now.
+        // The test is listed for an absent command, but fails with another error, because the command exists now.
         let wrong = compare(&format!("{GOOD}{ODD}[err]: lcs in tests/unit/x.tcl\n"));
         assert_eq!(wrong, ["unit/x: `lcs` fails: "]);
         let fewer = ["unit/x: 0 tests pass, 1 are recorded: see --record"];

@@ -64,7 +64,7 @@ struct Coming {
     rows: Mutex<Rows>,
 }
 
-/// The rows received so far; they are dropped if they are too many for the cache, or if a stream was not read to its
+/// The rows of a result received so far; `None` if they are too many for the cache, or if a stream was not read to its
 /// end.
 struct Rows {
     batches: Option<Vec<RecordBatch>>,

@@ -31,7 +31,8 @@ use farpool_model::{Error, limits};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Maximum number of elements for which a lambda is evaluated at once.
+/// Maximum number of elements for which a lambda is evaluated at once, and maximum bytes of the copies of captured
+/// columns.
 const ELEMENTS: usize = 4096;
 const BYTES: usize = 4 << 20;
 
