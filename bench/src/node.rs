@@ -56,7 +56,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // The error of a connection's thread was already reported to the node's clients.
+            // If the server's thread has failed, its clients have seen the error already.
             let _ = thread.join();
         }
         self.node.shutdown();

@@ -1,4 +1,4 @@
-//! Processes that end with what has started them.
+//! Child processes of benchmarks, which are killed when the values that represent them are dropped.
 
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Opens data directories whose files contain untrusted bytes with valid checksums.
+//! Fuzz body that opens data directories whose files contain untrusted bytes with valid checksums.
 
 use crate::log::mended;
 use arrow_array::Array;

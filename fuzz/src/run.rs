@@ -1,4 +1,4 @@
-//! Runs an untrusted plan over a small table with columns of every type and encoding.
+//! Fuzz body that runs an untrusted plan over a small table with columns of every type and encoding.
 //!
 //! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program that is
 //! prepared twice; one that runs in steps of one batch; the same rows split into other row groups, which are encoded

@@ -1,4 +1,4 @@
-//! Runs the bodies over the seeds and over mutations of them, the same ones every time.
+//! Runs the fuzz bodies over the seeds and over mutations of them, the same ones every time.
 
 mod seeds;
 

@@ -33,16 +33,16 @@ const GOAL: f64 = 0.95;
 /// Options of the command.
 #[derive(clap::Args, Default)]
 pub struct Options {
-    /// Runs only these units, without the tests of Redis clients.
+    /// Only these units, without the clients.
     #[arg(long = "unit", value_name = "UNIT")]
     units: Vec<String>,
-    /// Tests this program in place of the one that is built from the tree.
+    /// This program in place of the one that is built from the tree.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Records how many tests pass and which use absent commands, in place of comparing them with the record.
+    /// Record how many tests pass and which use absent commands, in place of comparing with the record.
     #[arg(long)]
     record: bool,
-    /// Runs only the check that keys are linearizable, with this many times as many operations.
+    /// Only the check that keys are linearizable, with so many times as many operations.
     #[arg(long, value_name = "TIMES", conflicts_with_all = ["units", "record"])]
     linearizable: Option<u32>,
 }

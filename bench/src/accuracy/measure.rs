@@ -27,7 +27,7 @@ const DEVIATIONS_MAX: f64 = 4.0;
 /// Number of seeds whose errors are kept separately, for the figures.
 const KEPT_SEEDS: u64 = 2;
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]

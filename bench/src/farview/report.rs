@@ -1,4 +1,4 @@
-//! Formats the results as tables.
+//! Formats the results of the benchmark suite `farview` as tables.
 
 use super::results::{
     CaseResult, FARPOOL, FARPOOL_BOTH, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_TLS, Results, TableResult,
@@ -7,7 +7,7 @@ use crate::rival::Place;
 use crate::suite::Table;
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about = format!(
         "{} rows · median of {} runs · {} threads a side · farpool remote, over loopback TCP",

@@ -25,7 +25,7 @@ pub const FARPOOL_HIDDEN: &str = "farpool, encrypted";
 pub const FARPOOL_SEALED: &str = "farpool, encrypted results";
 pub const FARPOOL_BOTH: &str = "farpool, both encrypted";
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]

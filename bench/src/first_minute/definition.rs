@@ -4,7 +4,7 @@
 use super::frames::FramesDefinition;
 use serde::{Deserialize, Serialize};
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

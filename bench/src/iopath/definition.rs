@@ -5,7 +5,7 @@ use super::measure_packing::Library;
 use farpool_codec::Codec;
 use serde::Deserialize;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

@@ -1,8 +1,9 @@
-//! The suite as data: `bench/definitions/larger.toml`, which explains the fields.
+//! The definition of the benchmark suite `larger`, read from `bench/definitions/larger.toml`(the fields are explained
+//! there).
 
 use serde::Deserialize;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

@@ -1,4 +1,4 @@
-//! Formats the results as tables.
+//! Formats the results of the benchmark suite `larger` as tables.
 
 use super::measure::{LimitResult, QueryResult, Results, Sample};
 use super::trace::TraceResult;
@@ -6,7 +6,7 @@ use super::units;
 use crate::suite::Table;
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about = format!(
         "TPC-H at scale {} · median of {} runs · {} threads · all answers agree",

@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// Rows of an append that is stored in the log.
 pub const APPEND_ROWS: u64 = 2048;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

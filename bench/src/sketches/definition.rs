@@ -1,11 +1,12 @@
-//! The suite as data: `bench/definitions/sketches.toml`, which explains the fields.
+//! The definition of the benchmark suite `sketches`, read from `bench/definitions/sketches.toml`(the fields are
+//! explained there).
 
 use crate::parameters;
 use farpool::model::SketchParameters;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

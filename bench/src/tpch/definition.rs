@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The definition of a suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

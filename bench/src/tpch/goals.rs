@@ -1,4 +1,5 @@
-//! Compares results with goals. A missed goal is reported and does not fail the run.
+//! Compares the results of the benchmark suite `tpch` with its goals. A missed goal is reported and does not fail the
+//! run.
 
 use super::definition::{Goal, Measure};
 use super::results::Results;

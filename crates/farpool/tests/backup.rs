@@ -1,4 +1,4 @@
-//! Backups of running nodes, and data directories restored from them.
+//! Tests of backups of running nodes, and of data directories restored from them.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 

@@ -1,5 +1,6 @@
-//! Errors of the program: invalid files, SQL, command lines, networks and nodes. Each error describes the problem, its
-//! location and a remedy; nothing hangs, nothing panics, and a node that gets an impossible request continues to serve.
+//! Tests of the program's errors: invalid files, SQL, command lines, networks and nodes. Each error describes the
+//! problem, its location and a remedy; nothing hangs, nothing panics, and a node that gets an impossible request
+//! continues to serve.
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 

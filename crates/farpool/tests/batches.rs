@@ -1,5 +1,6 @@
-//! Batches of statements over real pools: they read all tables at one point in time, rows that several statements need
-//! are read only once, and the results are those of the statements run one after the other, even while tables change.
+//! Tests of batches of statements over real pools: they read all tables at one point in time, rows that several
+//! statements need are read only once, and the results are those of the statements run one after the other, even while
+//! tables change.
 
 use crate::versions::{Writer, load};
 use arrow::array::{AsArray, Int64Array, RecordBatch};

@@ -1,4 +1,4 @@
-//! CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over
+//! Tests of CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over
 //! TCP, with and without push-down.
 
 use crate::support::pools::{Pools, Way};

@@ -1,4 +1,4 @@
-//! The program from the user's point of view: each command, each format, in-process and against a node.
+//! Tests of the program from the user's point of view: each command, each format, in-process and against a node.
 
 use crate::cli_support::*;
 use arrow::array::{Array, AsArray, RecordBatch};

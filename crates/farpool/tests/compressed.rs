@@ -1,4 +1,4 @@
-//! Compressed data directories: by each codec, encrypted and not, and by several codecs in succession.
+//! Tests of compressed data directories: by each codec, encrypted and not, and by several codecs in succession.
 
 use crate::cli_support::*;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Nodes and sessions with a data directory: killed, corrupted, opened twice, restarted.
+//! Tests of nodes and sessions with a data directory: killed, corrupted, opened twice, restarted.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 

@@ -1,5 +1,5 @@
-//! Nodes and sessions with an encrypted data directory: killed, opened with wrong keys, modified on disk, given another
-//! key.
+//! Tests of nodes and sessions with an encrypted data directory: killed, opened with wrong keys, modified on disk,
+//! given another key.
 
 use crate::cli_support::*;
 use std::os::unix::fs::PermissionsExt;

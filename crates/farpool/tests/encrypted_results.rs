@@ -1,5 +1,5 @@
-//! `farpool sql --encrypt-results` from the command line: keys of nodes in files and data directories, tokens, and
-//! refusals.
+//! Tests of `farpool sql --encrypt-results` from the command line: keys of nodes in files and data directories, tokens,
+//! and refusals.
 
 use crate::cli_support::*;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Files as tables: options of readers, compressed text, JSON, reading without loading, and COPY.
+//! Tests of files as tables: options of readers, compressed text, JSON, reading without loading, and COPY.
 
 use crate::cli_support::*;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! DISTINCT, GROUP BY and COUNT DISTINCT through SQL, in-process and over TCP, with memory for all groups, for some and
-//! for hardly any: the results are those without push-down.
+//! Tests of DISTINCT, GROUP BY and COUNT DISTINCT in SQL, in-process and over TCP, with memory for all groups, for some
+//! and for hardly any: the results are those without push-down.
 
 use crate::support::answers::{Answer, difference};
 use crate::support::pools::{Pools, Way, load, session_over};

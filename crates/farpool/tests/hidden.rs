@@ -1,5 +1,5 @@
-//! Tables that are encrypted in memory: results equal those of unencrypted tables, and no value is found in the memory
-//! of the node.
+//! Tests of tables that are encrypted in memory: results equal those of unencrypted tables, and no value is found in
+//! the memory of the node.
 
 use crate::cli_support::{Server, farpool as program, text, until};
 use crate::support::pools::{self, Pools, Way};

@@ -1,5 +1,5 @@
-//! Tables that are larger than the memory of a pool: every result equals that of a pool with enough memory, also while
-//! other clients do not read their results, and after the process was killed.
+//! Tests of tables that are larger than the memory of a pool: every result equals that of a pool with enough memory,
+//! also while other clients do not read their results, and after the process was killed.
 
 use crate::cli_support::{GUARD, Server, farpool as program, text, trips_parquet, until};
 use crate::support::pools::{self, Pools, Way, session_over};

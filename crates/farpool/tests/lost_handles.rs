@@ -1,5 +1,5 @@
-//! Statements whose tables change, and whose prepared programs are lost, between planning and running: the result is
-//! that of the current table, or an error that describes the change of the table.
+//! Tests of statements whose tables change, and whose prepared programs are lost, between planning and running: the
+//! result is that of the current table, or an error that describes the change of the table.
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;

@@ -1,6 +1,6 @@
-//! Memory of a node while clients misbehave: incomplete messages, rows that inflate, results that are not read, groups
-//! without end, patterns. Ordinary requests of other clients must succeed. Also tests the engine with less memory than
-//! a statement would use.
+//! Tests of the memory of a node while clients misbehave: incomplete messages, rows that inflate, results that are not
+//! read, groups without end, patterns. Ordinary requests of other clients must succeed. Also tests the engine with less
+//! memory than a statement would use.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]

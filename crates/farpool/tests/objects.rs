@@ -1,4 +1,4 @@
-//! Files in an object store and on a web server, tested through the program: read, loaded and written, with a server
+//! Tests of files in an object store and on a web server, through the program: read, loaded and written, with a server
 //! that fails in many ways.
 
 #[path = "objects/s3.rs"]

@@ -1,4 +1,4 @@
-//! Arithmetic on the extremes of every integer and decimal type, compared with DuckDB's results: in a pool,
+//! Tests of arithmetic on the extremes of every integer and decimal type, compared with DuckDB's results: in a pool,
 //! above a scan, above a join and in a window.
 
 use crate::support::pools::{self, Pools, Way};

@@ -1,4 +1,4 @@
-//! `farpool profile` as a user runs it: files, streams and tables, every format, and errors.
+//! Tests of `farpool profile` as a user runs it: files, streams and tables, every format, and errors.
 
 #![expect(clippy::disallowed_methods, reason = "a test may wait, and find a port where nobody listens")]
 

@@ -1,5 +1,5 @@
-//! Random queries, in-process and over TCP, with and without push-down, compared with DuckDB's results: over two
-//! small tables with extremes of every type, and with subqueries and joins by USING over tables with NULLs.
+//! Tests of random queries, in-process and over TCP, with and without push-down, compared with DuckDB's results: over
+//! two small tables with extremes of every type, and with subqueries and joins by USING over tables with NULLs.
 
 use crate::support::pools::{self, Pools, Way};
 use arrow::array::*;

@@ -1,5 +1,5 @@
-//! Rights in the embedded pool: one that was opened with a token refuses what the node refuses the same client over
-//! TCP, in the same words.
+//! Tests of rights in the embedded pool: one that was opened with a token refuses what the node refuses the same client
+//! over TCP, in the same words.
 
 use crate::versions::load;
 use arrow::array::{Int64Array, RecordBatch};

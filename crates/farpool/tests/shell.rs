@@ -1,4 +1,4 @@
-//! The shell in a terminal: typed input, and the resulting screen.
+//! Tests of the shell in a terminal: typed input, and the resulting screen.
 
 use crate::cli_support::terminal::Terminal;
 use crate::cli_support::*;

@@ -1,5 +1,5 @@
-//! Statistics through SQL: the results are the same with and without push-down, in-process and over TCP, whole and in
-//! parts, and equal recorded results of DuckDB 2.0.0 and exact counts.
+//! Tests of statistics in SQL: the results are the same with and without push-down, in-process and over TCP, whole and
+//! in parts, and equal recorded results of DuckDB 2.0.0 and exact counts.
 
 use crate::support::pools::{Pools, Way, load};
 use arrow::array::{

@@ -1,4 +1,4 @@
-//! `farpools://` from the command line: certificates in files, and the error messages for invalid ones.
+//! Tests of TLS (`farpools://`) from the command line: certificates in files, and the error messages for invalid ones.
 
 use crate::cli_support::{Done, Server, Tokens, farpool, signal, text, trips_parquet, until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};

@@ -1,7 +1,7 @@
-//! All TPC-H queries, in-process and over TCP, with and without push-down, compared with DuckDB's answers.
+//! Tests of all TPC-H queries, in-process and over TCP, with and without push-down, compared with DuckDB's answers.
 //!
-//! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so that zone maps and the
-//! merging of partial states are covered.
+//! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so that zone maps and the merging of
+//! partial states are covered.
 
 use crate::support::answers::{self, Answer};
 use crate::support::pools::{self, Pools, Way};

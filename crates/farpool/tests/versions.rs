@@ -1,4 +1,4 @@
-//! A statement reads one version of each table, however often other clients insert rows meanwhile.
+//! Tests that a statement reads one version of each table, however often other clients insert rows meanwhile.
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;

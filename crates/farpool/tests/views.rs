@@ -1,4 +1,4 @@
-//! Views that a node stores for all clients of a tenant, in this process and over TCP.
+//! Tests of views that a node stores for all clients of a tenant, in this process and over TCP.
 
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};

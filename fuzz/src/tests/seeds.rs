@@ -1,4 +1,4 @@
-//! The seeds of the corpus that can be generated.
+//! Generates the seeds (initial inputs) of the fuzz corpora that can be generated.
 
 mod queries;
 

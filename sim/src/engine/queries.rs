@@ -15,12 +15,12 @@ use std::sync::Arc;
 /// Maximal number of prepared programs that an engine holds: fewer than a node keeps for one connection.
 const HELD_MAX: usize = 6;
 
-/// A prepared program.
+/// A prepared program that an engine holds.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     handle: Handle,
     query: Arc<Query>,
-    /// The candidates for the rows of its version.
+    /// The candidates for the rows of the table version that the program reads.
     rows: Vec<Rows>,
 }
 

@@ -102,7 +102,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks all keys, and the spaces.
+    /// Checks all keys and keyspaces of the node against the model.
     pub fn check_all(&mut self) -> Checked {
         for space in 0..super::SPACES {
             self.observed(&["SELECT", &space.to_string()]);

@@ -1,5 +1,5 @@
-//! Aggregates over the extreme values of each type agree with plain Rust code on wider integers, wherever they run: in
-//! the pool, over VALUES, in groups, above a join, in windows, over distinct values.
+//! Tests that aggregates over the extreme values of each type agree with plain Rust code on wider integers, wherever
+//! they run: in the pool, over VALUES, in groups, above a join, in windows, over distinct values.
 
 use super::{Fake, rows, session};
 use crate::Session;

@@ -1,4 +1,4 @@
-//! The results of queries do not depend on which operators are pushed down.
+//! Tests that the results of queries do not depend on which operators are pushed down.
 
 use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, session_at, shown};
 use crate::{Rates, Session};

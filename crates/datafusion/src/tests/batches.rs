@@ -1,4 +1,4 @@
-//! Batches of statements return the same as the statements run one after the other.
+//! Tests that batches of statements return the same as the statements run one after the other.
 
 use super::{fake::Fake, filled, rows, session, session_at, shown};
 use crate::Session;

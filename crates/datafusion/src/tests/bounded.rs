@@ -1,5 +1,5 @@
-//! Every registered function returns at most as many bytes as its computed bound, and fails if there is no memory for
-//! its result.
+//! Tests that every registered function returns at most as many bytes as its computed bound, and fails if there is no
+//! memory for its result.
 
 use crate::session::{Session, SessionOptions};
 use arrow_array::RecordBatch;

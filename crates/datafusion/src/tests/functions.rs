@@ -1,5 +1,5 @@
-//! Results of the functions as in DuckDB 1.4, except that a date plus an interval of days is a date here, and that 1.5
-//! is a double.
+//! Tests that functions have the results of DuckDB 1.4, except that a date plus an interval of days is a date here, and
+//! that 1.5 is a double.
 
 use super::dialect::run;
 use farpool_sql::dialect::function_names;

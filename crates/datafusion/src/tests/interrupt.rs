@@ -1,5 +1,5 @@
-//! Expensive statements, each of which would compute for minutes, end at their time limit, by an interrupt, and when
-//! their rows are dropped. The tests assert no durations; a statement that does not end fails after [`GUARD`].
+//! Tests that expensive statements, each of which would compute for minutes, end at their time limit, by an interrupt,
+//! and when their rows are dropped. The tests assert no durations; a statement that does not end fails after [`GUARD`].
 
 #![expect(
     clippy::disallowed_methods,

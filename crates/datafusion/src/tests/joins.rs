@@ -1,4 +1,5 @@
-//! Joins give the same result in any order that the estimates produce, and the order follows from the statistics.
+//! Tests that joins give the same result in any order that the estimates produce, and that the order follows from the
+//! statistics.
 
 use super::{Fake, rows, session, shown};
 use crate::Session;

@@ -1,4 +1,4 @@
-//! Sort-merge joins return the rows of hash joins, and replace them if memory does not suffice.
+//! Tests that sort-merge joins return the rows of hash joins, and replace them if memory does not suffice.
 
 use super::{Fake, rows, rows_of_t, shown};
 use crate::joins::HashTables;

@@ -1,5 +1,5 @@
-//! Every query gives the same result with push-down enabled and disabled; and for each shape of query, the programs
-//! that are pushed down are the expected ones.
+//! Tests that every query gives the same result with push-down enabled and disabled, and that for each shape of query
+//! the expected programs are pushed down.
 
 mod aggregates;
 mod agree;

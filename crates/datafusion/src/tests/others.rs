@@ -1,4 +1,4 @@
-//! Statements that DataFusion refuses or answers differently, with results as in DuckDB.
+//! Tests of statements that DataFusion refuses or answers differently, with results as in DuckDB.
 
 use super::{Fake, rows, session};
 use crate::Session;

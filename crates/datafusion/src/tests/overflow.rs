@@ -1,4 +1,4 @@
-//! Arithmetic whose result does not fit its type is an error wherever it is computed, and only then.
+//! Tests that arithmetic whose result does not fit its type is an error wherever it is computed, and only then.
 
 use super::{Fake, filled, rows, session};
 use crate::Session;

@@ -1,4 +1,4 @@
-//! Inputs of a statement besides its text: values of parameters, and tables of rows by name.
+//! Tests of inputs of a statement besides its text: values of parameters, and tables of rows by name.
 
 use super::{Fake, filled, rows, rows_of_dim, session, shown};
 use crate::{Parameters, Session, Statement};

@@ -1,5 +1,5 @@
-//! Cached plans: which queries are cached, and that cached plans are valid for the current tables, functions and
-//! options.
+//! Tests of cached plans: which queries are cached, and that cached plans are valid for the current tables, functions
+//! and options.
 
 use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, shown};
 use crate::{Parameters, Session, Statement};

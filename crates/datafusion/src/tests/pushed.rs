@@ -1,4 +1,4 @@
-//! For each shape of query, the programs that reach the pool.
+//! Tests which programs reach the pool for each shape of query.
 
 use super::{Fake, filled, session, session_at};
 use crate::Rates;

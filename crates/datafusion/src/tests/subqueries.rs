@@ -1,4 +1,4 @@
-//! Hand-written cases for subqueries and joins with merged keys; `testdata/subqueries` has random ones.
+//! Tests of hand-written subqueries and joins with merged keys; `testdata/subqueries` has random ones.
 
 use super::others::{are, sessions};
 use super::rows;

@@ -72,7 +72,7 @@ fn wait<T>(told: &Receiver<Event<T>>) -> Result<Outcome<T>, Stop> {
     loop {
         let limit = *LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
         let left = limit.map(|(at, _)| (at + GRACE).saturating_duration_since(Instant::now()));
-        // During this wait a new statement with another time limit may begin, so that the wait is divided.
+        // A new statement with another time limit may begin meanwhile, so that a single wait is short.
         match told.recv_timeout(left.unwrap_or(GRACE).clamp(Duration::from_millis(1), GRACE)) {
             Ok(Event::Done(outcome)) => return Ok(outcome),
             Ok(Event::Interrupted) => return Err(Stop::Interrupted),

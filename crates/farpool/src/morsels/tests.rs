@@ -1,4 +1,5 @@
-//! Several streams of one run together return one result, regardless of the order in which they are read.
+//! Tests that several streams of one execution of a program together return one result, regardless of the order in
+//! which they are read.
 
 use crate::{EmbeddedPool, stream_blocking};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};

@@ -1,4 +1,4 @@
-//! Seeds of plans, programs and messages.
+//! Generates seeds (initial inputs) of plans, programs and messages for the fuzz corpora.
 
 use super::*;
 
