@@ -1,8 +1,9 @@
 //! Fuzz body that runs an untrusted plan over a small table with columns of every type and encoding.
 //!
-//! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program that is
-//! prepared twice; one that runs in steps of one batch; the same rows split into other row groups, which are encoded
-//! differently; a filter that is added later; a filter that is computed as a column, by the general evaluator.
+//! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program (decoded
+//! plan) that is prepared twice; one that runs in steps of one batch; the same rows split into other row groups, which
+//! are encoded differently; a filter that is added later; a filter that is computed as a column, by the general
+//! evaluator.
 
 mod rows;
 mod table;

@@ -1,5 +1,5 @@
-//! A simulated client: a state machine that moves bytes when the simulation calls it, and checks every message that it
-//! receives against the model.
+//! A simulated client of a memory node: a state machine that moves bytes when the simulation calls it, and checks every
+//! message that it receives against the model.
 //!
 //! Invariant: an answer is complete and correct for a version that was the newest between request and answer, or it is
 //! an error that the model explains.

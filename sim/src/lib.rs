@@ -156,8 +156,8 @@ mod tests {
         }
     }
 
-    /// Earlier failures: a snapshot that could not be renamed lost its files; changes of watched keys of a named space
-    /// were reported under the wrong number.
+    /// Earlier failures: a snapshot that could not be renamed lost its files; changes of watched keys of a named
+    /// keyspace were reported under the wrong number.
     #[test]
     fn seeds_that_once_found_something_find_nothing() {
         for seed in [2260, 2804] {

@@ -571,7 +571,7 @@ mod tests {
         let behind = |_: usize| Ok(vec![Some(rows(7..8)[0])]);
         observe(&mut model, 2, Some((Version(2), 3)), &behind).unwrap();
         assert!(observe(&mut model, 3, Some((Version(3), 4)), &behind).is_err(), "appended twice");
-        // Either of two equal appends may have made the version.
+        // One of two equal appends has made the version, and it is not known which.
         load(&mut model, LoadMode::Append, rows(7..8));
         load(&mut model, LoadMode::Append, rows(7..8));
         observe(&mut model, 4, Some((Version(4), 4)), &behind).unwrap();

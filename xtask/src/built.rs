@@ -1,5 +1,5 @@
-//! Rivals that are libraries: their drivers are programs of this tree, outside its workspace, built in a folder next to
-//! the other rivals.
+//! Rivals (systems that benchmarks compare farpool with) that are libraries: their drivers are programs of this tree,
+//! outside its workspace, built in a folder next to the other rivals.
 //!
 //! Invariant: the file `built-from` next to a program contains the sources from which the program was built, and is
 //! written last. A program whose sources have not changed is not built again.

@@ -111,7 +111,7 @@ pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     })
 }
 
-/// Clients that run a query until they are stopped, and return the receipt of each run.
+/// Clients that run a query until they are stopped, and return the execution statistics (receipt) of each run.
 struct Flooding {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Result<Vec<Receipt>>>>,

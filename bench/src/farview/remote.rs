@@ -29,7 +29,7 @@ pub struct Ran {
     /// Milliseconds, from the text of the query to the last batch of the last client.
     pub ms: f64,
     pub digest: Digest,
-    /// The sum of the pool's receipts over all clients.
+    /// The sum of the execution statistics (receipts) of the pool over all clients.
     pub receipt: Receipt,
     /// Bytes of the results in the clients' memory.
     pub result_bytes: u64,

@@ -75,7 +75,7 @@ pub struct CaseResult {
     pub result_rows: u64,
     /// Times of farpool and the rivals, by name.
     pub sides: BTreeMap<String, SideResult>,
-    /// The receipt of the last run.
+    /// Execution statistics (receipt) of the last run.
     pub receipt: Receipt,
     /// Bytes of the result in the memory of farpool's client.
     pub result_bytes: u64,

@@ -181,7 +181,7 @@ impl Sides {
             "count": count,
         });
         let (total, mut samples) = (count.min(definition.strings), Samples::new(3));
-        // Each request is thousands of statements.
+        // Each request of a side runs thousands of statements, so that fewer runs suffice.
         for turn in turns(2, definition.runs.div_ceil(3)) {
             let side = if turn.side == 0 { &mut self.farpool } else { &mut self.rival };
             let answer = side.ask(&request)?;

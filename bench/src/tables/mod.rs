@@ -38,7 +38,7 @@ pub enum Content {
     Uniform(u64),
     /// The row's number, from 0.
     Serial,
-    /// Each number below half of the number of rows twice.
+    /// Each number below half of the number of rows, twice.
     Twice,
     /// Random floats from 0 to below 1.
     Float,

@@ -45,7 +45,7 @@ pub struct SideResult {
     pub median_ms: f64,
     /// Every counted time, in the order of the runs.
     pub times_ms: Vec<f64>,
-    /// The receipt of the last run; for a rival only the bytes on the wire, if it counts them.
+    /// Execution statistics (receipt) of the last run; for a rival only the bytes on the wire, if it counts them.
     pub receipt: Receipt,
 }
 

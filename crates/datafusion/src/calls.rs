@@ -1,5 +1,5 @@
 //! Converts the aggregate functions of a plan fragment to aggregates of a program (the part of the query that is pushed
-//! down).
+//! down to the pool, the store of the tables).
 //!
 //! Invariant: the derivation of each result ([`Outcome`]) gives exactly the result of the aggregate function. Calls
 //! that read different values from a state (sketch or moments) of the same arguments share one state, if that changes

@@ -1,13 +1,14 @@
-//! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
+//! Statements that change tables of a pool (the store that holds the tables): CREATE TABLE, UPDATE, DELETE and
+//! TRUNCATE.
 //!
 //! A change reads one version of its table. If the pool can make the change itself, it does (`in_place.rs`), and rows
 //! that are appended meanwhile are kept. Otherwise this process reads all rows and loads them again as a new version,
 //! and the load succeeds only if the table is still at the version that was read (optimistic concurrency control). If
 //! another change came first, the statement is planned again on the new version.
 //!
-//! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate programs,
-//! so that the condition must give the same result in both: its subqueries are evaluated once, in advance, and
-//! conditions with volatile functions such as `random()` are refused.
+//! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate programs
+//! (parts of a plan that the pool runs), so that the condition must give the same result in both: its subqueries are
+//! evaluated once, in advance, and conditions with volatile functions such as `random()` are refused.
 
 mod in_place;
 mod subqueries;

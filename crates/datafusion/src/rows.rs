@@ -1,4 +1,5 @@
-//! A plan that returns rows, and its execution.
+//! A plan that returns rows, and its execution. The plan contains programs (parts of the query that a pool, the store
+//! of the tables, runs), and DataFusion runs the rest.
 //!
 //! A plan that runs out of memory before its first row is replaced by another one, over the same versions of the
 //! tables, with fewer hash joins (`crate::joins::HashTables`): the sorts of the sort-merge joins in their place can

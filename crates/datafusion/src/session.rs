@@ -1,4 +1,5 @@
-//! The SQL session: its settings, its pools (the stores that hold the tables), and the planning of its statements.
+//! The SQL session: its settings, its pools (the memory nodes or embedded stores that hold compressed tables), and the
+//! planning of its statements.
 
 use crate::alter;
 use crate::batch::Batch;

@@ -1,5 +1,5 @@
-//! Loads files into pools: Parquet, CSV, JSON and Arrow IPC. The files are read on separate threads while the pool
-//! encodes rows.
+//! Loads files into pools (stores of compressed tables): Parquet, CSV, JSON and Arrow IPC. The files are read on
+//! separate threads while the pool encodes rows.
 
 use crate::cloud::WebFiles;
 use crate::nested;

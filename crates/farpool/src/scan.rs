@@ -1,5 +1,6 @@
-//! Files as tables that are read as a stream, without a pool: for statements that need only the first rows or the
-//! number of rows, for columns of types that pools do not support, and for files that are larger than the pool.
+//! Files as tables that are read as a stream, without a pool (store of tables): for statements that need only the first
+//! rows or the number of rows, for columns of types that pools do not support, and for files that are larger than the
+//! pool.
 //!
 //! Invariant: a column has the same type as in a pool, or Arrow's type if pools do not support it.
 

@@ -1,4 +1,4 @@
-//! Tests of files of every format: valid, damaged and with a wrong extension.
+//! Tests of files of every format: valid, corrupted and with a wrong extension.
 
 use super::*;
 use arrow_array::cast::AsArray;

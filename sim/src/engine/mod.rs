@@ -1,5 +1,6 @@
-//! A simulated query engine: the real client of `farpool-transfer` over connections of the simulated network, which
-//! runs several errands (queries, loads and other requests to a node) concurrently.
+//! A simulated query engine, which sends programs (queries over one table) to the node: the real client of
+//! `farpool-transfer` over connections of the simulated network, which runs several errands (queries, loads and other
+//! requests to a node) concurrently.
 //!
 //! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the trouble of
 //! this world or a cut connection explains. It may also be aborted at any await point.

@@ -1,4 +1,5 @@
-//! Programs that are run immediately, or prepared and run later on the version that they were prepared for.
+//! Programs (queries over one table) of a simulated engine that are run immediately, or prepared and run later on the
+//! version that they were prepared for.
 
 use super::Engine;
 use crate::checks::{Checked, check_prepared, check_result};

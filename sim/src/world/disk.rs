@@ -1,6 +1,6 @@
-//! The disk of a node with a data directory, whose work is a step of the simulation: records of the log become durable
-//! late, values of row groups arrive late, in another order, or not at all, and at the end the node is restarted from
-//! the files on the disk.
+//! The simulated disk of a node with a data directory, whose work is a step of the simulation: records of the log
+//! become durable late, values of row groups arrive late, in another order, or not at all, and at the end the node is
+//! restarted from the files on the disk.
 
 use super::replica::Replica;
 use super::{TABLES, TENANTS, World, serve, start_node, turns_of_others};

@@ -1,5 +1,5 @@
 //! Resolution of names without a catalog: the statement's own tables, the session's tables, files, and the tables of
-//! the pools, in order of registration.
+//! the pools (stores of tables), in order of registration.
 
 use super::{Found, PoolCatalog};
 use crate::copy::FileWriter;

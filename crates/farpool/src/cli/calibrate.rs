@@ -1,8 +1,8 @@
 //! `farpool calibrate`: measures the rates of this machine, on which the choice of operators to push down is based, or
 //! the best way to request column chunks over the link to a node ([`link`]).
 //!
-//! Each rate is the best of a few runs on one thread over a generated table. The engine's rates are measured through
-//! SQL without push-down, minus the time in which the pool returns the columns.
+//! Each rate is the best of a few runs on one thread over a generated table. The rates of the engine (DataFusion) are
+//! measured through SQL without push-down, minus the time in which the pool returns the columns.
 
 mod link;
 

@@ -1,14 +1,14 @@
 //! A pool (store of compressed tables) at a remote memory node, with a client-side cache of the columns that its
 //! queries read repeatedly.
 //!
-//! A program that returns much of the data it reads uses the connection about as much as the columns themselves would.
-//! If a program returns all rows of unchanged columns, these are therefore fetched as the node's column chunks, which
-//! are cached; other columns are fetched when programs have returned as many bytes as the columns take. Programs over
-//! such columns then run in this process, with the operators that would run at the node, and no more data is
-//! transferred. This transfers at most about twice the bytes of the best choice with knowledge of all queries (Karlin
-//! et al., *Competitive Snoopy Caching*, 1988: renting or buying). Some queries are known in advance: for programs that
-//! are prepared but have not run, such as the joins of a batch, the estimated results count as if they had been
-//! returned. Programs that return little always run at the node.
+//! A program (the part of a query over one table that a pool can run) that returns much of the data it reads uses the
+//! connection about as much as the columns themselves would. If a program returns all rows of unchanged columns, these
+//! are therefore fetched as the node's column chunks, which are cached; other columns are fetched when programs have
+//! returned as many bytes as the columns take. Programs over such columns then run in this process, with the operators
+//! that would run at the node, and no more data is transferred. This transfers at most about twice the bytes of the
+//! best choice with knowledge of all queries (Karlin et al., *Competitive Snoopy Caching*, 1988: renting or buying).
+//! Some queries are known in advance: for programs that are prepared but have not run, such as the joins of a batch,
+//! the estimated results count as if they had been returned. Programs that return little always run at the node.
 //!
 //! For each statement the node is asked which version it reads, and whether it may. The cache contains chunks, which
 //! never change and which versions share: if rows were added to a table, only the new ones are fetched. Tables that are

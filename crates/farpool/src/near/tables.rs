@@ -1,4 +1,5 @@
-//! Tables of a node for programs in this process: row groups of handles, whose values are fetched on demand.
+//! Tables of a memory node for programs (queries over one table) that run in this process: row groups of handles
+//! (column chunks whose values are fetched on demand).
 
 use super::chunks::{Chunks, places};
 use arrow::datatypes::SchemaRef;

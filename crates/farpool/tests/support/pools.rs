@@ -19,11 +19,11 @@ use arrow::datatypes::SchemaRef;
 pub struct Pools {
     /// The node's tables without a socket, in this process.
     pub embedded: Arc<EmbeddedPool>,
-    /// The same tables over TCP, with packed (compressed) results.
+    /// The node's tables over TCP, with packed (compressed) results.
     pub remote: Arc<dyn Pool>,
-    /// The same tables over TCP, with plain results.
+    /// The node's tables over TCP, with plain results.
     pub plain: Arc<dyn Pool>,
-    /// The same tables over TCP, with a client-side cache of all columns that are read, which has little memory.
+    /// The node's tables over TCP, with a client-side cache of all columns that are read, which has little memory.
     pub near: Arc<NearPool>,
     /// Address of the node, as `HOST:PORT`.
     pub address: String,

@@ -1,5 +1,5 @@
-//! Finds delimiters, line breaks and quotes in a piece, as bit masks: a word per kind of character and 64 bytes, with
-//! the lowest bit for the first byte.
+//! Finds delimiters, line breaks and quotes in a piece of a CSV file, as bit masks: a word per kind of character and 64
+//! bytes, with the lowest bit for the first byte.
 
 use farpool_columns::{Kernel, Level, Simd};
 
