@@ -135,12 +135,12 @@ impl NodeProcess {
         Ok(node)
     }
 
-    /// Connects a client.
+    /// Connects a client to the node.
     pub async fn connect(&self) -> Result<Arc<dyn Pool>> {
         self.connect_as(None).await
     }
 
-    /// Connects a client whose results the node encrypts.
+    /// Connects a client to the node, with results that the node encrypts.
     pub async fn connect_sealed(&self) -> Result<Arc<dyn Pool>> {
         self.connect_as(Some(Proof::NodeKey(self.key))).await
     }
@@ -160,7 +160,7 @@ impl NodeProcess {
         Ok(NodeProcess { process, url: format!("farpool://{address}"), tls: None, key })
     }
 
-    /// Returns the id of the process.
+    /// Returns the id of the node's process.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

@@ -36,7 +36,7 @@ const ORIGIN: u16 = 2;
 /// tables after it is closed and opened again.
 pub fn data_directory(data: &[u8]) {
     let (device, directory) = build(data);
-    // No space for further files of the log, which are large.
+    // Further log files do not fit on the simulated disk, because they are large and creating them would take long.
     device.set_faults(Faults { capacity: Some(16 << 20), ..Faults::default() });
     let checked = check_data(&*directory);
     let catalog = catalog();
@@ -229,7 +229,7 @@ pub fn catalog() -> Arc<Catalog> {
     catalog
 }
 
-/// A helper that provides no threads.
+/// Helper threads of a catalog: none, so that work runs on the calling thread.
 #[derive(Debug)]
 struct Alone;
 
@@ -244,7 +244,7 @@ impl HelperThreads for Alone {
     }
 }
 
-/// A background that does no work.
+/// Background work of a catalog, which is never done.
 #[derive(Debug)]
 struct Idle;
 

@@ -19,7 +19,7 @@ pub fn log_reader(data: &[u8]) {
             file.write_at(&mended(bytes), 0).expect("nothing fails here");
         }
     }
-    // No space for further files, which are large.
+    // Further log files do not fit on the simulated disk, because they are large and creating them would take long.
     directory.set_faults(Faults { capacity: Some(1 << 20), ..Faults::default() });
     let open = || {
         let mut records = Vec::new();

@@ -1,5 +1,5 @@
-//! The definition of the benchmark suite `clients`, read from `bench/definitions/clients.toml`(the fields are explained
-//! there).
+//! The definition of the benchmark suite `clients`, read from `bench/definitions/clients.toml` (the fields are
+//! explained there).
 
 use crate::tables::TableDefinition;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! The definition of the benchmark suite `correlation`, read from `bench/definitions/correlation.toml`(the fields are
+//! The definition of the benchmark suite `correlation`, read from `bench/definitions/correlation.toml` (the fields are
 //! explained there).
 
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! The definition of the benchmark suite `farview`, read from `bench/definitions/farview.toml`(the fields are explained
-//! there).
+//! The definition of the benchmark suite `farview`, read from `bench/definitions/farview.toml` (the fields are
+//! explained there).
 
 use crate::rival::RivalDefinition;
 use crate::tables::TableDefinition;

@@ -96,7 +96,7 @@ pub struct SideResult {
 }
 
 impl SideResult {
-    /// Returns the times of all counted runs.
+    /// Returns the results of a side from the samples of its counted runs.
     pub fn of(samples: &[Sample]) -> SideResult {
         SideResult {
             median_ms: stats::median_of(samples, |sample| sample.ms),

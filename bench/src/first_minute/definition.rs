@@ -1,5 +1,5 @@
-//! The definition of the benchmark suite `first-minute`, read from `bench/definitions/first-minute.toml`(the fields are
-//! explained there).
+//! The definition of the benchmark suite `first-minute`, read from `bench/definitions/first-minute.toml` (the fields
+//! are explained there).
 
 use super::frames::FramesDefinition;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The definition of the benchmark suite `iopath`, read from `bench/definitions/iopath.toml`(the fields are explained
+//! The definition of the benchmark suite `iopath`, read from `bench/definitions/iopath.toml` (the fields are explained
 //! there).
 
 use super::measure_packing::Library;

@@ -1,4 +1,4 @@
-//! The definition of the benchmark suite `larger`, read from `bench/definitions/larger.toml`(the fields are explained
+//! The definition of the benchmark suite `larger`, read from `bench/definitions/larger.toml` (the fields are explained
 //! there).
 
 use serde::Deserialize;

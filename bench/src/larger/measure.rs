@@ -142,7 +142,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
     })
 }
 
-/// Starts a side within a memory limit in MiB.
+/// Starts the process of a side within a memory limit in MiB.
 fn start(name: Name, place: &Path, cgroup: Option<&Cgroup>, mib: u64, threads: usize) -> Result<Rival> {
     let (program, arguments, environment): (OsString, Vec<OsString>, Vec<(&str, OsString)>) = match name {
         Name::Farpool => {
@@ -174,7 +174,7 @@ fn start(name: Name, place: &Path, cgroup: Option<&Cgroup>, mib: u64, threads: u
     Rival::run_by(RivalDefinition::named("duckdb")?, command, threads)
 }
 
-/// Loads the tables of a side, unless an earlier run has.
+/// Loads the tables into the files of a side, unless an earlier run has done so.
 fn fill(name: Name, place: &PathBuf, folder: &Path, definition: &Definition) -> Result<()> {
     let complete = place.with_extension("complete");
     if complete.exists() {

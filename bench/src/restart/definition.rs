@@ -1,5 +1,5 @@
-//! The definition of the benchmark suite `restart`, read from `bench/definitions/restart.toml`(the fields are explained
-//! there).
+//! The definition of the benchmark suite `restart`, read from `bench/definitions/restart.toml` (the fields are
+//! explained there).
 
 use crate::suite::Options;
 use crate::tables::{Content, TableDefinition};

@@ -31,7 +31,8 @@ pub struct Results {
     /// A description of the data that was dropped from the page cache before each start.
     pub dropped: String,
     pub duckdb: RivalResult,
-    /// Goals; see the definition.
+    /// Goals of the suite, which its definition explains: for the time and the bytes of the selective query, and for
+    /// the scan's share of the disk's speed.
     pub selective_ms: f64,
     pub selective_bytes: u64,
     pub of_disk: f64,

@@ -1,4 +1,4 @@
-//! The definition of the benchmark suite `scan`, read from `bench/definitions/scan.toml`(the fields are explained
+//! The definition of the benchmark suite `scan`, read from `bench/definitions/scan.toml` (the fields are explained
 //! there).
 
 use crate::tables::TableDefinition;

@@ -1,4 +1,4 @@
-//! The definition of the benchmark suite `sketches`, read from `bench/definitions/sketches.toml`(the fields are
+//! The definition of the benchmark suite `sketches`, read from `bench/definitions/sketches.toml` (the fields are
 //! explained there).
 
 use crate::parameters;

@@ -16,7 +16,7 @@ pub struct Checked {
     pub met: Option<bool>,
 }
 
-/// Checks all goals.
+/// Compares the results with all goals.
 pub fn check(goals: &[Goal], results: &Results) -> Vec<Checked> {
     let checked = goals.iter().map(|goal| {
         let measured = measured(goal, results);

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of batches that are read and not yet taken by the pool.
+/// Maximum number of batches that are read and not yet taken by the pool. Reason: a few batches hide the pauses of
+/// reading, and more only take memory.
 const BATCHES_AHEAD: usize = 4;
 
 /// Maximum number of left-out columns that a note lists by name.

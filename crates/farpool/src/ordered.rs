@@ -17,7 +17,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 /// Maximum number of threads. Reason: more do not parse a file faster, because they wait for its bytes.
 const THREADS_MAX: usize = 16;
 
-/// Maximum number of batches of one task that wait for the reader.
+/// Maximum number of batches of one task that wait for the reader. Reason: bounds the memory of tasks that are ahead of
+/// the reader.
 const BATCHES_AHEAD: usize = 4;
 
 /// A message from the thread of a task to the reader.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Interval at which the progress of a table's profile is polled.
+/// Interval at which the progress of a table's profile is polled. Reason: a progress bar needs no more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Rows that are about to be profiled.

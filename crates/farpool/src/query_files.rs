@@ -66,7 +66,7 @@ pub struct QueryFiles {
     has_used_options: AtomicBool,
 }
 
-/// Maximum number of files in object stores that stay open.
+/// Maximum number of files in object stores that stay open. Reason: the beginning or end of each is kept in memory.
 const OPENED_KEPT: usize = 16;
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Number of rows of the tables: about twenty row groups, more than fit into the pool.
 const ROWS: i64 = 1_500_000;
 
-/// Memory of the pools.
+/// Memory of the pools in bytes: less than the tables take.
 const POOL_BYTES: usize = 32 << 20;
 
 /// Number of clients that begin to read a result and then stop reading.

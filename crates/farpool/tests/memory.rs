@@ -29,7 +29,7 @@ const WORK_MIB: u64 = 128;
 /// allocations of threads between two checks of the memory budget.
 const SLACK_MIB: u64 = 256;
 
-/// Duration of the attack.
+/// Duration for which the attackers continue to reconnect.
 const ATTACK: Duration = Duration::from_secs(12);
 
 /// Returns the peak resident memory of a process, in MiB.

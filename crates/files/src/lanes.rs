@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 /// all pieces are derived from it.
 const GROUP_BYTES: u64 = 32 << 20;
 
-/// Minimum bytes of a piece (the part of a column chunk that one request fetches), and the maximum below.
+/// Minimum bytes of a piece (the part of a column chunk that one request fetches); [`PIECE_BYTES_MAX`] is the maximum.
 const PIECE_BYTES_MIN: u64 = 256 << 10;
 const PIECE_BYTES_MAX: u64 = 8 << 20;
 

@@ -261,7 +261,7 @@ impl RemoteReader {
         Ok(&self.current.1[start..])
     }
 
-    /// Returns the current offset relative to the current block; `None` if it is outside.
+    /// Returns the current offset relative to the current block; `None` if the offset is outside the block.
     fn rest_of_current(&self) -> Option<usize> {
         let at = usize_saturating(self.at.checked_sub(self.current.0)?);
         (at < self.current.1.len()).then_some(at)

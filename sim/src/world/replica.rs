@@ -57,7 +57,7 @@ impl Background for Jobs {
     }
 }
 
-/// Runs all work on the calling thread.
+/// Helper threads of the replica's catalog: none, so that work runs on the calling thread.
 #[derive(Debug)]
 struct NoHelpers;
 

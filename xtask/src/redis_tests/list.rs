@@ -20,7 +20,7 @@ pub struct List {
     left_out: Vec<LeftOut>,
 }
 
-/// A unit that runs.
+/// A unit of Redis' tests that runs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unit {

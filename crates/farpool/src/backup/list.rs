@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 
-/// The version of the format.
+/// The version of the list's format.
 const FORMAT: u32 = 1;
 
 /// The list of the files of a backup.

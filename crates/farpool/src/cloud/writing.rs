@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes per part. Reason: a store accepts 10,000 parts, so that an object can have up to 160 GB.
 const PART_BYTES: usize = 16 << 20;
 
-/// Maximum number of parts that are being sent at the same time.
+/// Maximum number of parts that are being sent at the same time. Reason: parts are in memory until they have been sent.
 const PARTS_MAX: usize = 3;
 
 /// An object that is being written. Dropping it discards the written parts.

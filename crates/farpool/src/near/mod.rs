@@ -42,7 +42,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tables::{Coming, NearTable, NearTables};
 
-/// Minimum bytes of results for which the size of the columns is requested from the node.
+/// Minimum bytes of results for which the size of the columns is requested from the node. Reason: for fewer bytes,
+/// caching could save less than the request costs.
 const RENT_MIN: u64 = 64 << 10;
 
 /// Divisor: columns are fetched even if they take 1/8 more bytes than programs have returned, because results have

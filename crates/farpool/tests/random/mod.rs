@@ -30,7 +30,7 @@ const CASES: u64 = 120;
 /// Number of queries on each table.
 const QUERIES: usize = 12;
 
-/// Memory of the pool.
+/// Memory of the pools in bytes: enough for every table.
 const POOL_BYTES: usize = 1 << 30;
 
 /// Memory for groups, in bytes, with which a pool returns most groups in parts (partial aggregates).

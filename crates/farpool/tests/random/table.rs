@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 
-/// Row counts are chosen around the size of a row group.
+/// Number of rows of a row group, around which the numbers of rows of random tables are chosen.
 const ROW_GROUP_ROWS: usize = farpool::model::limits::ROW_GROUP_ROWS;
 
 /// A table in memory.

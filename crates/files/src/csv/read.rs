@@ -14,7 +14,7 @@ use farpool_model::{Error, Result, limits, sql_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of text at which a batch ends.
+/// Bytes of text at which a batch ends. Reason: bounds the memory of a batch of long rows.
 const BATCH_BYTES: usize = 16 << 20;
 
 pub(super) struct CsvBatches<R> {

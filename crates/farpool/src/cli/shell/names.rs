@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Time limit of a request for names.
+/// Time limit of a request for names. Reason: typing must not be delayed for longer.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Time for which names are cached.
