@@ -26,7 +26,7 @@ const DIRECTORY_KEYS: &[u8] = include_bytes!("directory.keys");
 /// Bytes of a log file without records.
 const LOG_BYTES: usize = 8 << 10;
 
-/// The format of manifests.
+/// Version of the format of manifests.
 const FORMAT: u32 = 2;
 
 /// Origin number in the ids that a catalog gives which receives the records of another node.

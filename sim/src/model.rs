@@ -247,7 +247,8 @@ impl Model {
         Ok(())
     }
 
-    /// Removes all versions that readers have not seen since a newer one: no client may have a request about these.
+    /// Removes, for each table, all changes before the last one that readers see. Must be called when no client has a
+    /// request, because a request may be about an older version.
     pub fn forget_old(&mut self) {
         for changes in self.tables.values_mut() {
             let newest = changes.iter().rposition(|change| change.seen.is_some());

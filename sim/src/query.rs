@@ -357,7 +357,7 @@ fn project(rows: &[&Row], columns: &[usize]) -> Vec<Vec<Cell>> {
     rows.iter().map(|row| columns.iter().map(|&column| row[column]).collect()).collect()
 }
 
-/// Returns one row for each group, in order.
+/// Returns one row for each group, sorted by the group keys.
 fn groups(rows: &[&Row], keys: &[usize], aggregates: bool) -> Vec<Vec<Cell>> {
     let mut groups: BTreeMap<Vec<Cell>, (i64, Vec<i64>)> = BTreeMap::new();
     if keys.is_empty() {

@@ -26,7 +26,7 @@ pub struct Definition {
     pub is_quick: bool,
 }
 
-/// Bounds to which all stores are cut.
+/// Upper bounds to which the sizes of all stores are reduced.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Most {

@@ -40,7 +40,7 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
-/// One store.
+/// Results for one store: the same data in a data directory of farpool and in a file of DuckDB.
 #[derive(Debug, Serialize)]
 pub struct StoreResult {
     pub name: String,

@@ -164,7 +164,8 @@ fn damage_is_named_and_nothing_is_left() {
     std::fs::remove_file(again.join("x")).unwrap();
     restore(&target, &again).ok();
     restore(folder.path(), &folder.path().join("d3")).fails(1, &["no backup in", "backup.json"]);
-    // A restored data directory has an id of its own, so that it is not backed up into the backup it came from.
+    // A restored data directory has an id of its own, so that a backup of it does not overwrite the backup from which
+    // it was restored.
     let restored = serve(&again);
     assert_eq!(restored.csv(ALL), server.csv(ALL));
     backup(&restored, &target).fails(1, &["backup of another data directory"]);

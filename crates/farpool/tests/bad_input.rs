@@ -32,7 +32,7 @@ fn sql_on(file: &Path, statement: &str) -> Done {
     sql(&statement.replace("FILE", &format!("'{}'", text(file))))
 }
 
-/// Writes a file with these bytes to the folder.
+/// Writes a file with the contents `bytes` to the folder of these tests. Returns its path.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = FOLDER.path().join(name);
     std::fs::write(&path, bytes).unwrap();

@@ -191,7 +191,7 @@ async fn what_is_kept_across_statements_reads_the_newest_version() {
         assert_eq!(number(&bench.run("execute p").await.unwrap()), rows);
     }
     copy.collect().await.unwrap();
-    // The statement, planned when the table had its thousand rows, has copied these.
+    // The table `copy` has the thousand rows that the table `t` had when the statement was planned.
     assert_eq!(number(&bench.run("select count(*) from copy").await.unwrap()), 1000);
     load(&*bench.writer, "t", LoadMode::Replace, texts("label")).await;
     for statement in ["select count(id) from v", "execute p"] {

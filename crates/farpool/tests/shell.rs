@@ -21,7 +21,7 @@ fn statements_are_typed_completed_and_cancelled() {
     assert!(screen.contains("farpool> select city from trips where fare = 7 limit 2;"), "{screen}");
     assert!(screen.contains("\ncity\n──────\nRome\nRome\n") || screen.contains("\ncity\n"), "{screen}");
 
-    // If Tab finds several completions, they are listed below the line, which stays.
+    // If Tab finds several completions, the shell lists them below the line, which stays as it is.
     shell.press("select * from trips where fare > co\t");
     shell.until("count(");
     shell.press("\x03");

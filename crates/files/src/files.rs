@@ -183,7 +183,7 @@ pub(super) fn format(
         && has_footer(path, options)
         && reader.of.tail().map_err(|error| unreadable(path, &error))?.1.ends_with(b"PAR1")
     {
-        // The beginning of the file is not asked for.
+        // A Parquet file is recognized by its end, so that its beginning is not requested.
         return Ok((Format::Parquet, FileCompression::None));
     }
     let mut head = Vec::new();

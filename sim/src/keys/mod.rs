@@ -134,7 +134,7 @@ impl World {
         let mut random = Random::new(!seed);
         let clock = Arc::new(DayClock::new(random.next(), BEGIN_MS));
         let (directory, setting) = (SimulatedDirectory::new(), Setting::random(&mut random));
-        // If memory is short, values are large, so that it is used up.
+        // If memory is short, values are large, so that the memory is used up.
         let sizes: &[usize] =
             if setting.maxmemory > 0 { &[300, 2000, 8000, 8000] } else { &[60, 300, 2000, 8000] };
         let bytes_max = random.pick(sizes);

@@ -200,7 +200,8 @@ impl World {
         })
     }
 
-    /// Checks that the tables of which `found` returns version and rows are those of the models, row by row.
+    /// Checks that the node's tables are those of the models, row by row. `found` returns the version and the rows of a
+    /// table.
     fn check_contents(
         &self,
         which: &str,

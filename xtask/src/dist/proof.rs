@@ -113,7 +113,7 @@ fn container(release: &Release, archives: &Archives) -> Result<()> {
     let program = entry.first().context("an empty ENTRYPOINT")?;
     let mut serve = instruction(&file, "CMD ")?;
     let listens = serve.iter_mut().find(|argument| *argument == "0.0.0.0:9797");
-    // Any free port.
+    // The node listens on any free port instead.
     *listens.context("the container does not listen on 0.0.0.0:9797")? = "127.0.0.1:0".into();
     serve.extend(["--memory", "64MiB", "--work-memory", "64MiB"].map(String::from));
 

@@ -166,7 +166,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.unwrap().success());
 }
 
-/// A memory node (`farpool serve`) on a free port; it is stopped at the end of the test.
+/// A memory node (`farpool serve`) on a free port, which is stopped at the end of the test.
 pub struct Server {
     pub child: Child,
     pub url: String,

@@ -258,8 +258,8 @@ impl PieceRecords {
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
         let (mut start, mut passed, mut delimiters, mut breaks) = (*at, 0, 0, 0);
         let mut left = u64::MAX << (start % BLOCK);
-        // Of the block that comes: the place of its first bytes where a field may begin, that where one must have
-        // ended, and all ones where it begins within quotes.
+        // State at the beginning of the next block of 64 bytes, as masks: the place where a field may begin, the place
+        // where a field must have ended, and all ones if the block begins within quotes.
         let (mut begins, mut has_ended, mut within_quotes) = (1 << (start % BLOCK), 0, 0);
         // What follows the last line break is left to `next`.
         for number in start / BLOCK..bytes.len().div_ceil(BLOCK) {

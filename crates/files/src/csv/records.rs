@@ -69,7 +69,7 @@ impl Marks {
     fn quoted_fields(self, quote: u8, raw: &[u8], quoted: &mut Vec<bool>) {
         let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
         let mut rest = raw;
-        // The lines before the record that are none.
+        // Skips the lines before the record that are no records: empty lines and comments.
         while let Some(&first) = rest.first() {
             rest = match first {
                 _ if is_break(first) => &rest[1..],
