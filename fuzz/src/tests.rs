@@ -5,7 +5,7 @@ mod seeds;
 use super::*;
 use std::path::PathBuf;
 
-/// Number of mutations for each body.
+/// Number of mutations that are tried for each fuzz body.
 const MUTATIONS: u64 = 30_000;
 
 /// Bytes of the largest mutation: larger ones find nothing more and are slow.

@@ -30,7 +30,8 @@ pub fn check_result(query: &Query, may_be: &[Rows], answer: &[Vec<Cell>], rows_r
     if first.is_ok() || outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { first }
 }
 
-/// Checks the description of a table.
+/// Checks that the description of a table is that of a version that was the newest at some moment of `span`, and has as
+/// many rows.
 pub fn check_table(table: &TableInfo, model: &Model, span: Span) -> Checked {
     let name = table.name.as_str();
     let Some(may_be) = model.rows_within(name, table.version, span) else {
@@ -42,7 +43,7 @@ pub fn check_table(table: &TableInfo, model: &Model, span: Span) -> Checked {
     }
 }
 
-/// Checks the list of all tables.
+/// Checks the description of each listed table, and that no table that existed throughout `span` is missing.
 pub fn check_list(tables: &[TableInfo], model: &Model, span: Span) -> Checked {
     tables.iter().try_for_each(|table| check_table(table, model, span))?;
     let missing = model.names().into_iter().find(|name| {

@@ -24,7 +24,7 @@ use std::io::{ErrorKind as IoErrorKind, IoSlice};
 const FORMS: [ResultForm; 3] =
     [ResultForm::Plain, ResultForm::Compressed(Compression::Lz4), ResultForm::Compressed(Compression::Zstd)];
 
-/// A request that has not been answered.
+/// A request of the client that the node has not answered completely.
 #[derive(Debug)]
 struct Open {
     asked: Asked,
@@ -63,7 +63,7 @@ pub struct Client {
     is_welcome: bool,
     /// Whether the client has ended its side and waits for the node to do so.
     is_leaving: bool,
-    /// Whether the node has ended its side.
+    /// Whether the node has ended its side of the connection.
     has_ended: bool,
     last_stream: u32,
     open: BTreeMap<u32, Open>,

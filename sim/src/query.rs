@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 const OPERATORS: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
 
-/// A program over one table.
+/// A random query over one table, from which the program and the model's answer are derived.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The table.
+    /// The name of the table.
     pub table: String,
     filter: Option<Test>,
     shape: Shape,
 }
 
-/// A condition on a row.
+/// A condition on a row: a comparison, a test for NULL, or NOT, AND or OR of conditions.
 #[derive(Clone, Debug)]
 enum Test {
     Compare(usize, CompareOp, Cell),
@@ -33,7 +33,7 @@ enum Test {
     Any(Vec<Test>),
 }
 
-/// The output of a query.
+/// The output of a query: rows, the first rows in a sort order, or groups.
 #[derive(Clone, Debug)]
 enum Shape {
     /// Values of these columns, for at most this number of rows.
@@ -147,7 +147,7 @@ impl Query {
 /// A change of the rows of one table: an UPDATE or a DELETE.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The table.
+    /// The name of the table.
     pub table: String,
     filter: Option<Test>,
     new: Option<New>,
@@ -156,9 +156,9 @@ pub struct Change {
 /// The new value of a column.
 #[derive(Clone, Debug)]
 enum New {
-    /// A constant.
+    /// A constant for the column with this index.
     Value(usize, Cell),
-    /// The value of another column.
+    /// For the column with this index, the value of the column with the other index.
     Of(usize, usize),
 }
 

@@ -114,7 +114,7 @@ fn changes(result: &ChangesResult) -> String {
     for side in sides {
         table = table.number(format!("{side} ms"), 1, |case| median(case, side));
     }
-    // Ratios are to the first side.
+    // Ratios compare each side's time with that of the first side.
     for side in sides.iter().skip(1) {
         let ratio = |case| median(case, side) / median(case, &sides[0]);
         table = table.ratio(format!("{side} / {}", sides[0]), 2, ratio);

@@ -85,7 +85,7 @@ fn times(results: &Results, cases: &[&CaseResult]) -> String {
     table.to_string()
 }
 
-/// Formats the bytes moved and the bottlenecks.
+/// Formats the bytes that each case moves, and the bottleneck of each case.
 fn bounds(results: &Results) -> String {
     let mut table = table_of(&results.cases)
         .bytes("scanned", |case| case.receipt.bytes_scanned)

@@ -32,7 +32,7 @@ pub struct Units {
     pub scans: Vec<Scan>,
 }
 
-/// Columns of some row groups.
+/// The columns of some row groups that a scan reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scan {
@@ -40,6 +40,6 @@ pub struct Scan {
     /// The columns; all if empty.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// Every this many row groups, one is read.
+    /// Distance between two row groups that are read, counted in row groups.
     pub every: usize,
 }

@@ -27,7 +27,7 @@ pub struct Column {
     pub skew: Option<f64>,
 }
 
-/// A set of sketches that are computed together.
+/// A set of sketches that are computed together, with its goals.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {

@@ -36,7 +36,7 @@ pub struct CaseResult {
     pub sides: Vec<Side>,
 }
 
-/// Times of a side.
+/// Times of one side of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     pub name: String,

@@ -107,7 +107,7 @@ pub(crate) fn rules_of_all_plans(
 }
 
 impl Rows {
-    /// Plans the rows of `plan`.
+    /// Makes the physical plan for the rows of `plan`.
     pub async fn plan(state: &Arc<SessionState>, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
         let memory_bytes = match state.runtime_env().memory_pool.memory_limit() {
             MemoryLimit::Finite(bytes) => Some(bytes),

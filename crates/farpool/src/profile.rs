@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Interval at which the progress of a table's profile is polled. Reason: a progress bar needs no more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Rows that are about to be profiled.
+/// Files or a stream of rows that are about to be profiled.
 pub struct Profiling {
     /// Schema of the requested columns.
     schema: SchemaRef,
@@ -107,7 +107,7 @@ impl Profiling {
 pub struct TableProfile {
     /// Description of the table version.
     pub info: TableInfo,
-    /// The profile of all of its columns.
+    /// The profile of all columns of the table.
     pub profile: Profile,
     /// Indexes of the requested columns in the profile.
     pub columns: Vec<usize>,

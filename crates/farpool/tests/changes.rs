@@ -20,7 +20,7 @@ async fn statements_change_the_tables_of_a_pool() {
         let pools = Pools::start(256 << 20).await;
         let session = pools.session(way, pushdown).await;
         run(&session, "create table d as select i as id, i % 3 as k, 'row ' || i as s from generate_series(1, 9000) g(i)").await;
-        // Other clients see the new table, too.
+        // Other clients of the node see the new table, too.
         let other = pools.session(Way::Remote, true).await;
         assert_eq!(value(&other, "select count(*) from d").await, "9000");
 

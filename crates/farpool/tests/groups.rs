@@ -224,7 +224,7 @@ async fn relay(client: TcpStream, node: TcpStream) {
     answers.abort();
 }
 
-/// A newer client connects to an older node.
+/// Tests a newer client that is connected to an older node, which does not know a function.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_the_node_does_not_know_is_refused_by_its_name_and_left_to_the_engine() {
     let pools = loaded(4 << 30).await;

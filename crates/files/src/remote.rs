@@ -31,9 +31,9 @@ pub trait Remote: fmt::Debug + Send + Sync {
 /// A file, with its URL without secrets, by which errors refer to it.
 #[derive(Clone, Debug)]
 pub struct RemoteFile {
-    /// The URL.
+    /// The URL of the file, without secrets.
     pub path: PathBuf,
-    /// The file.
+    /// The file, for reading.
     pub file: Arc<dyn Remote>,
 }
 
@@ -278,7 +278,7 @@ impl RemoteReader {
                 return Ok((range.start, self.of.wait(fetch, range.end - range.start)?));
             }
         }
-        // The reader has seeked.
+        // The reader has seeked, so that the requested blocks are of no use.
         if self.asked != self.at {
             (self.asked, self.block_bytes, self.read) = (self.at, BLOCK_BYTES_FIRST, 0);
         }

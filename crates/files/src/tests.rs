@@ -59,7 +59,7 @@ impl Folder {
         self.path(name)
     }
 
-    /// Writes the same rows in every binary format.
+    /// Writes the rows of `batch` to a file in every binary format. Returns the paths.
     fn all_formats(&self, batch: &RecordBatch) -> [String; 4] {
         [
             self.parquet("rows.parquet", batch),

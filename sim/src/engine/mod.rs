@@ -52,7 +52,7 @@ pub struct Engine {
     held: Mutex<Vec<Held>>,
 }
 
-/// A task for an engine.
+/// An errand: a task that a simulated engine carries out by requests to the node.
 #[derive(Clone, Debug)]
 pub enum Errand {
     /// Run a program.
@@ -130,7 +130,7 @@ impl Errand {
     }
 }
 
-/// A factory of engines.
+/// A factory of simulated engines, with what their connections need.
 pub struct Engines {
     /// The network that connections belong to.
     pub network: Arc<Network>,

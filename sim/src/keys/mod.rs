@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Start of the simulation, in milliseconds since the epoch.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
-/// Number of events of a world.
+/// Number of events of a world (one simulated node with its clients).
 const EVENTS: std::ops::Range<usize> = 100..600;
 
 /// Maximal number of clients.
@@ -55,7 +55,7 @@ pub fn run(seed: u64, shared: &Shared) -> Checked {
     world.restart(false)
 }
 
-/// A client.
+/// A simulated client of the key-value store.
 #[derive(Default)]
 struct Client {
     session: Session,

@@ -12,10 +12,10 @@ pub type Key = (u32, String);
 /// All keys, including expired ones.
 pub type Map = BTreeMap<Key, Entry>;
 
-/// The value of a key.
+/// The value of a key in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A string.
+    /// A value of the type string.
     Text(Vec<u8>),
     /// A hash, or a row of a keyspace with a schema.
     Hash(BTreeMap<String, Vec<u8>>),

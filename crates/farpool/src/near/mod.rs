@@ -416,7 +416,7 @@ impl Pool for NearPool {
     }
 
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
-        // The columns have other positions now.
+        // After the change of the table's columns, their positions differ, so that the counted bytes are of no use.
         self.rents.forget(name);
         self.remote.alter_table(name, changes).await
     }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 pub struct Request {
     pub method: String,
-    /// The decoded path.
+    /// The path of the request's URL, percent-decoded.
     pub path: String,
     queries: Vec<(String, String)>,
     headers: Vec<(String, String)>,

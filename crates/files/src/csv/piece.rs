@@ -13,14 +13,14 @@ use farpool_columns::Level;
 use memchr::memchr;
 use std::io::Cursor;
 
-/// Splits a piece into records.
+/// Splits a piece of a CSV file into records.
 pub(super) struct PieceRecords {
     bytes: Vec<u8>,
     dialect: Dialect,
     /// The scalar parser, created for the first record that is not simple. It owns `bytes` from then on.
     plain: Option<Records<Cursor<Vec<u8>>>>,
     at: usize,
-    /// The line at offset `at`.
+    /// The line of the file at offset `at`.
     line: u64,
     spans: Vec<(usize, usize)>,
     /// Number of fields after those in `spans`, which are only counted.

@@ -108,7 +108,7 @@ impl Marks {
     }
 }
 
-/// One record.
+/// One CSV record.
 pub(crate) struct Record<'a> {
     pub bytes: &'a [u8],
     pub fields: Spans<'a>,
