@@ -14,7 +14,7 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Page-aligned memory.
+/// Page-aligned memory for files that are opened with O_DIRECT.
 pub struct Pages {
     memory: Vec<u8>,
     start: usize,

@@ -20,10 +20,10 @@ const WRITE_BYTES: usize = 512 << 10;
 /// Repetitions; the best counts, because this is a limit.
 const REPEATS: usize = 5;
 
-/// Time after which the allocator has returned freed blocks of this size to the system.
+/// Time after which the allocator has returned freed blocks of the array's size to the system.
 const GIVEN_BACK: Duration = Duration::from_millis(1200);
 
-/// Limits in GB/s.
+/// Measured limits of the machine in GB/s.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Limits {
     /// Reading memory with one thread.

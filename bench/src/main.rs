@@ -45,7 +45,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The same allocator as in the `farpool` program, so that the shipped configuration is measured.
+/// The allocator is that of the `farpool` program, so that the shipped configuration is measured.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

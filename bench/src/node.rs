@@ -28,7 +28,7 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
     Ok(serve_until(node, threads, std::future::pending())?.0)
 }
 
-/// A node that this process serves as long as the value exists.
+/// A node that this process serves over TCP as long as the value exists.
 pub struct Served {
     /// URL at which the node listens.
     pub url: String,
@@ -56,7 +56,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // An error of the thread was reported to its clients already.
+            // If the server's thread has failed, its clients have seen the error already.
             let _ = thread.join();
         }
         self.node.shutdown();
@@ -135,12 +135,12 @@ impl NodeProcess {
         Ok(node)
     }
 
-    /// Connects a client.
+    /// Connects a client to the node.
     pub async fn connect(&self) -> Result<Arc<dyn Pool>> {
         self.connect_as(None).await
     }
 
-    /// Connects a client whose results the node encrypts.
+    /// Connects a client to the node, with results that the node encrypts.
     pub async fn connect_sealed(&self) -> Result<Arc<dyn Pool>> {
         self.connect_as(Some(Proof::NodeKey(self.key))).await
     }
@@ -160,7 +160,7 @@ impl NodeProcess {
         Ok(NodeProcess { process, url: format!("farpool://{address}"), tls: None, key })
     }
 
-    /// Returns the id of the process.
+    /// Returns the id of the node's process.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

@@ -22,7 +22,7 @@ pub async fn session_with(pool: Arc<dyn Pool>, options: SessionOptions) -> Resul
     Ok(Arc::new(session))
 }
 
-/// A statement that has run.
+/// The result and the time of a statement that has run.
 pub struct Ran {
     /// Milliseconds from the text of the statement to the last batch.
     pub ms: f64,

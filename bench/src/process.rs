@@ -1,4 +1,4 @@
-//! Processes that end with what has started them.
+//! Child processes of benchmarks, which are killed when the values that represent them are dropped.
 
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Process(pub Child);
 
 impl Process {
-    /// Starts a process.
+    /// Starts a process that is killed when the returned value is dropped.
     pub fn start(command: &mut Command) -> Result<Process> {
         let program = command.get_program().to_os_string();
         command.spawn().map(Process).with_context(|| format!("cannot start {}", program.display()))
@@ -57,7 +57,7 @@ impl DerefMut for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // Killing fails if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,5 +1,5 @@
-//! A rival in a separate process: see `bench/rivals/driver.py` for the protocol, and `bench/definitions/rivals.toml`
-//! for the list of rivals.
+//! A rival (a system with which farpool is compared) in a separate process: see `bench/rivals/driver.py` for the
+//! protocol, and `bench/definitions/rivals.toml` for the list of rivals.
 
 use crate::answers::Answer;
 use crate::digest::Digest;

@@ -1,4 +1,4 @@
-//! Decompresses untrusted blocks.
+//! Fuzz body that decompresses untrusted blocks.
 
 use farpool_codec::{Codec, Compressor, Decompressor};
 

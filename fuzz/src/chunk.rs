@@ -1,4 +1,4 @@
-//! Decodes untrusted column chunks.
+//! Fuzz body that decodes untrusted column chunks.
 
 use arrow_array::Array;
 use farpool_columns::{Chunk, Image, Integers, ValueReader, ValueSource, read_into_pool};
@@ -77,7 +77,8 @@ pub fn chunk_decoder(data: &[u8]) {
     assert!(again.to_data().buffers() == all.to_data().buffers() || again == all);
 }
 
-/// Checks that the handle from a chunk's head has the same properties as the chunk.
+/// Checks that the handle (a chunk whose values are fetched later) made from a chunk's head has the same properties as
+/// the chunk.
 fn check_handle(handle: Result<Option<Chunk>>, chunk: &Chunk) {
     let Some(handle) = handle.expect("the head of a chunk that is valid") else { return };
     same_outline(&handle, chunk);

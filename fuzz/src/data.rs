@@ -1,4 +1,4 @@
-//! Opens data directories whose files contain untrusted bytes with valid checksums.
+//! Fuzz body that opens data directories whose files contain untrusted bytes with valid checksums.
 
 use crate::log::mended;
 use arrow_array::Array;
@@ -26,17 +26,17 @@ const DIRECTORY_KEYS: &[u8] = include_bytes!("directory.keys");
 /// Bytes of a log file without records.
 const LOG_BYTES: usize = 8 << 10;
 
-/// The format of manifests.
+/// Version of the format of manifests.
 const FORMAT: u32 = 2;
 
-/// Origin of the ids that a catalog gives which receives records.
+/// Origin number in the ids that a catalog gives which receives the records of another node.
 const ORIGIN: u16 = 2;
 
-/// Opens a data directory with these contents. If it opens, all of it is read, and it has the same tables after it is
-/// closed and opened again.
+/// Opens a data directory with the contents that `data` describes. If it opens, all of it is read, and it has the same
+/// tables after it is closed and opened again.
 pub fn data_directory(data: &[u8]) {
     let (device, directory) = build(data);
-    // No space for further files of the log, which are large.
+    // Further log files do not fit on the simulated disk, because they are large and creating them would take long.
     device.set_faults(Faults { capacity: Some(16 << 20), ..Faults::default() });
     let checked = check_data(&*directory);
     let catalog = catalog();
@@ -53,8 +53,8 @@ pub fn data_directory(data: &[u8]) {
     assert!(contents(&again) == before, "other tables are there again");
 }
 
-/// Applies the records of a data directory with these contents to an empty catalog that has its segment, as records that
-/// another node has made. A record that does not fit is refused.
+/// Applies the records of a data directory with the contents that `data` describes to an empty catalog that has its
+/// segment, as records that another node has made. A record that does not fit is refused.
 pub fn received_records(data: &[u8]) {
     let (device, from) = build(data);
     let mut records = Vec::new();
@@ -82,7 +82,7 @@ fn copy(from: &SimulatedDirectory, to: &SimulatedDirectory, name: &str) {
     to.create(name).and_then(|file| file.write_at(&bytes, 0)).expect("nothing fails here");
 }
 
-/// Returns the tables by name, with their numbers of rows and damaged chunks.
+/// Returns the tables by name, with their numbers of rows and corrupted chunks.
 fn contents(catalog: &Arc<Catalog>) -> BTreeMap<(String, String), (u64, usize)> {
     let mut all = BTreeMap::new();
     for tenant in catalog.tenant_names() {
@@ -121,7 +121,7 @@ struct PartOf {
     key: Option<Arc<TableKey>>,
 }
 
-/// Reads the key of a table from a section of the input.
+/// Reads the wrapped encryption key of a table from a section of the input.
 fn table_key(directory: &dyn Directory, bytes: &[u8]) -> Option<Arc<TableKey>> {
     let (tenant, table) = bytes.split_at_checked(bytes.len() / 2)?;
     let tenant = directory.keys()?.tenant(WrappedKey::from_bytes(tenant).ok()?).ok()?;
@@ -229,7 +229,7 @@ pub fn catalog() -> Arc<Catalog> {
     catalog
 }
 
-/// A helper that provides no threads.
+/// Helper threads of a catalog: none, so that work runs on the calling thread.
 #[derive(Debug)]
 struct Alone;
 
@@ -244,7 +244,7 @@ impl HelperThreads for Alone {
     }
 }
 
-/// A background that does no work.
+/// Background work of a catalog, which is never done.
 #[derive(Debug)]
 struct Idle;
 
@@ -283,7 +283,7 @@ pub(crate) mod seeds {
         out.extend_from_slice(bytes);
     }
 
-    /// Returns the keys of tables that are wrapped anywhere in these bytes.
+    /// Returns the encryption keys of tables that are wrapped anywhere in `bytes`.
     fn table_keys(directory: &dyn Directory, bytes: &[u8]) -> Vec<Arc<TableKey>> {
         let Some(keys) = directory.keys() else { return Vec::new() };
         let wrapped = bytes.windows(WRAPPED_KEY_BYTES).filter_map(|bytes| WrappedKey::from_bytes(bytes).ok());

@@ -1,4 +1,4 @@
-//! Decodes untrusted states of HyperLogLog in the format of Apache DataSketches.
+//! Fuzz body that decodes untrusted states of HyperLogLog in the format of Apache DataSketches.
 
 use farpool_statistics::HyperLogLog;
 

@@ -1,4 +1,4 @@
-//! Decodes untrusted states of histograms.
+//! Fuzz body that decodes untrusted states of histograms.
 
 use farpool_statistics::{BINS_MAX, Histogram};
 

@@ -1,4 +1,4 @@
-//! Reads untrusted HyperLogLogs in the format of Redis.
+//! Fuzz body that reads untrusted HyperLogLogs in the format of Redis.
 
 use farpool_statistics::redis_hll::{Corrupt, Reader, Registers, Writer};
 

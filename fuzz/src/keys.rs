@@ -1,4 +1,4 @@
-//! Decodes untrusted wrapped keys.
+//! Fuzz body that decodes untrusted wrapped encryption keys.
 
 use farpool_cipher::{KeyKind, KeyRing, MasterKey, Secret, WrappedKey};
 

@@ -1,4 +1,4 @@
-//! Runs an untrusted load: a schema, and rows, plain and compressed, which become a table.
+//! Fuzz body that runs an untrusted load: a schema, and rows, plain and compressed, which become a table in a pool.
 
 use arrow_array::Array;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Opens logs whose files contain untrusted bytes.
+//! Fuzz body that opens logs whose files contain untrusted bytes.
 
 use farpool_disk::{Directory, Faults, Log, ReservePolicy, SimulatedDirectory};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 const RECORDS_MAX: usize = 1 << 20;
 
 /// Opens a log of one or two files, the first of which ends at the offset in the first two bytes. Checksums are
-/// corrected where possible, so that damage that they would detect is reached as well. A log that opens must return the
-/// same records again and accept another one.
+/// corrected where possible, so that corruption that they would detect is decoded as well. A log that opens must return
+/// the same records again and accept another one.
 pub fn log_reader(data: &[u8]) {
     let Some((split, data)) = data.split_first_chunk::<2>() else { return };
     let (first, second) = data.split_at(usize::from(u16::from_le_bytes(*split)).min(data.len()));
@@ -19,7 +19,7 @@ pub fn log_reader(data: &[u8]) {
             file.write_at(&mended(bytes), 0).expect("nothing fails here");
         }
     }
-    // No space for further files, which are large.
+    // Further log files do not fit on the simulated disk, because they are large and creating them would take long.
     directory.set_faults(Faults { capacity: Some(1 << 20), ..Faults::default() });
     let open = || {
         let mut records = Vec::new();

@@ -1,4 +1,4 @@
-//! Decodes untrusted input of the native protocol: the preface, frames, and every kind of message.
+//! Fuzz body that decodes untrusted input of the native protocol: the preface, frames, and every kind of message.
 
 use crate::plan::table_schema;
 use arrow_array::{Array, RecordBatch};

@@ -1,4 +1,4 @@
-//! Decodes untrusted states of moments.
+//! Fuzz body that decodes untrusted states of moments.
 
 use farpool_statistics::{Form, Moments, sealed_moments};
 

@@ -1,4 +1,4 @@
-//! Reads compressed values of key-value spaces.
+//! Fuzz body that reads compressed values of keyspaces.
 
 use farpool_kv::{Compression, Packer};
 

@@ -1,4 +1,4 @@
-//! Decodes untrusted parcels.
+//! Fuzz body that decodes untrusted parcels (packed rows).
 
 use crate::plan::table_schema;
 use arrow_array::{Array, ArrayRef, RecordBatch};

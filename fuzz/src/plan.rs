@@ -1,4 +1,4 @@
-//! Decodes untrusted Substrait plans.
+//! Fuzz body that decodes untrusted Substrait plans.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::{Result, TableName};

@@ -1,10 +1,10 @@
-//! Reads conditions on the entries of key-value spaces.
+//! Fuzz body that parses conditions on the entries of keyspaces.
 
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use farpool_kv::predicate::{Predicate, parse, plain_schema};
 use farpool_model::{Expr, program};
 
-/// Parses a condition; the first byte selects whether the space has a schema. An accepted condition is boolean and
+/// Parses a condition; the first byte selects whether the keyspace has a schema. An accepted condition is boolean and
 /// within the limits of expressions, and can be evaluated on any value; an error is at one of the characters, or after
 /// the last.
 pub fn predicate_parser(data: &[u8]) {

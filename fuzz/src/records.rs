@@ -1,4 +1,4 @@
-//! Applies records of changes of keys.
+//! Fuzz body that applies log records of changes of keys.
 
 use farpool_kv::{Journal, Keyspace, Replay, Walk};
 use farpool_memory::{Pool, PoolConfig};

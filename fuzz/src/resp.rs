@@ -1,4 +1,4 @@
-//! Reads requests of the Redis protocol, and the numbers in them.
+//! Fuzz body that reads requests of the Redis protocol, and the numbers in them.
 
 use farpool_kv::resp::{
     ExtendedFloat, INTEGER_TEXT_BYTES, Parser, ParserLimits, ProtocolError, Request, Step, integer_text,

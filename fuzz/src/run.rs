@@ -1,8 +1,9 @@
-//! Runs an untrusted plan over a small table with columns of every type and encoding.
+//! Fuzz body that runs an untrusted plan over a small table with columns of every type and encoding.
 //!
-//! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program that is
-//! prepared twice; one that runs in steps of one batch; the same rows split into other row groups, which are encoded
-//! differently; a filter that is added later; a filter that is computed as a column, by the general evaluator.
+//! There are no expected results. Instead, equivalent ways to run a plan must give the same result: a program (decoded
+//! plan) that is prepared twice; one that runs in steps of one batch; the same rows split into other row groups, which
+//! are encoded differently; a filter that is added later; a filter that is computed as a column, by the general
+//! evaluator.
 
 mod rows;
 mod table;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use table::table_schema;
 use table::{ID, cut, encrypted, whole};
 
-/// Memory for groups in bytes: a few sketches of each kind fit, many do not.
+/// Memory for groups, in bytes: a few sketches of each kind fit, many do not.
 const GROUP_BYTES_MAX: usize = 16 << 20;
 
 /// Maximal number of steps of a run, which has some thousand rows: each is a row group, a batch, a dictionary, or a
@@ -38,8 +39,8 @@ pub fn prepare_and_run(data: &[u8]) {
     let effective = &bound.prepared().effective;
     let once = run(&bound, Pace::Standing, false);
     if bound.prepared().is_partial() {
-        // The groups that are returned in parts depend on the way in which the plan is run; plans whose groups fit are
-        // compared below.
+        // Which groups are returned in parts depends on the way in which the plan is run, so that results are compared
+        // only for plans whose groups fit.
         return drop(run(&bound, Pace::Racing, true));
     }
     let fails = may_fail(effective);
@@ -92,7 +93,7 @@ fn as_column(filter: &Expr) {
         let may_fail = Facts::of(filter, table_schema()).expect("a sound filter").may_fail;
         return assert!(may_fail, "a filter that cannot fail does");
     };
-    // As a computed column, it did not fail on any row.
+    // The filter did not fail on any row when it was computed as a column.
     let filtered = filtered.expect("a filter that does not fail");
     assert_eq!(filtered.integers(0), computed.integers_where(0, 1), "rows that pass {filter:?}");
 }
@@ -112,7 +113,7 @@ fn may_fail(program: &Program) -> bool {
             |a| !matches!(a.function.accumulation(), Accumulation::Count | Accumulation::Fold(_))))
 }
 
-/// Controls when the steps of a run end.
+/// Controls when the steps of a run end, by a simulated clock.
 #[derive(Clone, Copy)]
 enum Pace {
     /// The clock stands still: a step ends with its row group.

@@ -1,11 +1,11 @@
-//! Opens untrusted sealed answers, and reads untrusted requests for them.
+//! Fuzz body that opens untrusted sealed (encrypted) answers, and reads untrusted requests for them.
 
 use bytes::Bytes;
 use farpool_wire::sealed::{NodeProof, Opener, PrivateKey, Proof, SealedRequest, Sealer};
 use farpool_wire::{FrameKind, Message, Request};
 use std::sync::LazyLock;
 
-/// The key of the node, which differs in each process.
+/// The private key of the node, which differs in each process.
 static NODE: LazyLock<PrivateKey> = LazyLock::new(|| PrivateKey::random().expect("a key is short"));
 
 /// Decodes a message: the first byte is its kind, the rest its body. As a request, a node accepts or rejects it; as an

@@ -1,4 +1,4 @@
-//! Opens segments whose directories are untrusted, with valid checksums.
+//! Fuzz body that opens segments (files of column chunks) whose directories are untrusted, with valid checksums.
 
 use farpool_disk::{Directory, Segment, SimulatedDirectory, segment_name};
 use std::sync::Arc;

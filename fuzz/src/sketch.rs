@@ -1,4 +1,4 @@
-//! Decodes untrusted states of sketches.
+//! Fuzz body that decodes untrusted states of sketches.
 
 use farpool_statistics::{Sketch, sealed};
 

@@ -1,11 +1,11 @@
-//! Runs the bodies over the seeds and over mutations of them, the same ones every time.
+//! Runs the fuzz bodies over the seeds and over mutations of them, the same ones every time.
 
 mod seeds;
 
 use super::*;
 use std::path::PathBuf;
 
-/// Number of mutations for each body.
+/// Number of mutations that are tried for each fuzz body.
 const MUTATIONS: u64 = 30_000;
 
 /// Bytes of the largest mutation: larger ones find nothing more and are slow.
@@ -18,7 +18,7 @@ fn plans() {
 
 #[test]
 fn runs() {
-    // A mutation that is a valid plan is run several times, so that fewer mutations are tried.
+    // Mutations that are valid plans are run several times, so that fewer mutations are tried.
     run_mutations("prepare_and_run", prepare_and_run, MUTATIONS / 10);
 }
 
@@ -29,7 +29,7 @@ fn messages() {
 
 #[test]
 fn sealed_answers() {
-    // A key agreement takes as long as a hundred mutations of other inputs.
+    // A key agreement takes as long as a hundred mutations of other inputs, so that fewer mutations are tried.
     run_mutations("sealed_messages", sealed_messages, MUTATIONS / 10);
 }
 
@@ -85,7 +85,7 @@ fn data_directories() {
 
 #[test]
 fn received() {
-    // Each input makes a log of its own, whose space is reserved.
+    // For each input a log is created, whose space on the disk is reserved, so that fewer mutations are tried.
     run_mutations("received_records", received_records, MUTATIONS / 200);
 }
 
@@ -111,7 +111,7 @@ fn records_of_keys() {
 
 #[test]
 fn compressed_values() {
-    // A dictionary is built from each sample.
+    // A dictionary is built from each sample, so that fewer mutations are tried.
     run_mutations("packed_values", packed_values, MUTATIONS / 10);
 }
 
@@ -153,7 +153,7 @@ fn run_mutations(target: &str, body: fn(&[u8]), mutations: u64) {
     }
 }
 
-/// Prints the input when a body panics.
+/// Prints the input if the body panics while this value exists.
 struct Witness<'a>(&'a [u8]);
 
 impl Drop for Witness<'_> {

@@ -1,4 +1,4 @@
-//! Reads untrusted CSV, JSON and Arrow streams.
+//! Fuzz body that reads untrusted CSV, JSON and Arrow streams.
 
 use farpool_model::{CharacterEncoding, OptionValue, ReadOptions};
 use std::io::Cursor;

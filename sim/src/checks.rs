@@ -1,5 +1,5 @@
-//! Checks of answers, shared by all kinds of clients: an answer must be correct for a version that was the newest
-//! between request and answer, or be an error that the model explains.
+//! Checks of a node's answers, shared by all kinds of clients: an answer must be correct for a version that was the
+//! newest between request and answer, or be an error that the model explains.
 
 use crate::model::{Model, Rows, Span};
 use crate::query::Query;
@@ -19,7 +19,8 @@ pub fn check_prepared(prepared: &Prepared, query: &Query, model: &Model, span: S
     found.ok_or_else(|| format!("{} was not the newest version meanwhile", prepared.version))
 }
 
-/// Checks the rows of a result: they must be correct for one of `may_be`, and as many as the receipt counts.
+/// Checks the rows of a result: they must be correct for one of `may_be`, and as many as the execution statistics
+/// count.
 pub fn check_result(query: &Query, may_be: &[Rows], answer: &[Vec<Cell>], rows_returned: u64) -> Checked {
     if rows_returned != answer.len() as u64 {
         return Err(format!("{} rows came, and by the receipt {rows_returned}", answer.len()));
@@ -29,7 +30,8 @@ pub fn check_result(query: &Query, may_be: &[Rows], answer: &[Vec<Cell>], rows_r
     if first.is_ok() || outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { first }
 }
 
-/// Checks the description of a table.
+/// Checks that the description of a table is that of a version that was the newest at some moment of `span`, and has as
+/// many rows.
 pub fn check_table(table: &TableInfo, model: &Model, span: Span) -> Checked {
     let name = table.name.as_str();
     let Some(may_be) = model.rows_within(name, table.version, span) else {
@@ -41,7 +43,7 @@ pub fn check_table(table: &TableInfo, model: &Model, span: Span) -> Checked {
     }
 }
 
-/// Checks the list of all tables.
+/// Checks the description of each listed table, and that no table that existed throughout `span` is missing.
 pub fn check_list(tables: &[TableInfo], model: &Model, span: Span) -> Checked {
     tables.iter().try_for_each(|table| check_table(table, model, span))?;
     let missing = model.names().into_iter().find(|name| {

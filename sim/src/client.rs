@@ -1,5 +1,5 @@
-//! A simulated client: a state machine that moves bytes when the simulation calls it, and checks every message that it
-//! receives against the model.
+//! A simulated client of a memory node: a state machine that moves bytes when the simulation calls it, and checks every
+//! message that it receives against the model.
 //!
 //! Invariant: an answer is complete and correct for a version that was the newest between request and answer, or it is
 //! an error that the model explains.
@@ -24,7 +24,7 @@ use std::io::{ErrorKind as IoErrorKind, IoSlice};
 const FORMS: [ResultForm; 3] =
     [ResultForm::Plain, ResultForm::Compressed(Compression::Lz4), ResultForm::Compressed(Compression::Zstd)];
 
-/// A request that has not been answered.
+/// A request of the client that the node has not answered completely.
 #[derive(Debug)]
 struct Open {
     asked: Asked,
@@ -34,7 +34,7 @@ struct Open {
     may_be: Vec<Rows>,
     rows: Vec<Vec<Cell>>,
     grants: Grants,
-    /// Credit earned by the results that has not been sent to the node yet.
+    /// Credit for the node to send more results, which received results have earned and which has not been granted yet.
     credit: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Client {
     is_welcome: bool,
     /// Whether the client has ended its side and waits for the node to do so.
     is_leaving: bool,
-    /// Whether the node has ended its side.
+    /// Whether the node has ended its side of the connection.
     has_ended: bool,
     last_stream: u32,
     open: BTreeMap<u32, Open>,

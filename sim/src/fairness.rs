@@ -17,8 +17,8 @@ const STEP_BYTES_NS_MAX: u64 = 500_000;
 #[derive(Debug, Default)]
 pub struct Fairness {
     last: BTreeMap<u64, ShareUse>,
-    /// For pairs of tenants that have had work ever since: the minimal and the maximal lead of the first over the
-    /// second.
+    /// For pairs of tenants that have had work ever since: the minimal and the maximal lead of the first tenant's
+    /// charges over the second's.
     leads: BTreeMap<(u64, u64), (i128, i128)>,
     step_ns_max: u64,
 }
@@ -67,7 +67,7 @@ impl Fairness {
         let (least, most) = self.leads.entry((one.id, other.id)).or_insert((lead, lead));
         (*least, *most) = (lead.min(*least), lead.max(*most));
         let step = |share: &ShareUse| i128::from(self.step_ns_max) / i128::from(share.weight);
-        // Rounding loses less than a nanosecond for each.
+        // Rounding loses less than a nanosecond for each of the two tenants.
         let bound = step(one) + step(other) + 2;
         match *most - *least <= bound {
             true => Ok(()),

@@ -30,7 +30,7 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// Creates a client that sends a hello as a client of `tenant`, possibly a damaged one.
+    /// Creates a client that sends a hello as a client of `tenant`, possibly with some bytes changed.
     pub fn new(number: usize, tenant: &str, socket: Pipe, random: &mut Random) -> Self {
         let token = Some(token_of(tenant));
         let hello = Request::Hello {

@@ -45,7 +45,7 @@ use world::World;
 pub struct Failure {
     /// The first violation.
     pub wrong: String,
-    /// The events before it, a line each.
+    /// The events before the violation, one line each.
     pub events: String,
 }
 
@@ -156,8 +156,8 @@ mod tests {
         }
     }
 
-    /// Earlier failures: a snapshot that could not be renamed lost its files; changes of watched keys of a named space
-    /// were reported under the wrong number.
+    /// Earlier failures: a snapshot that could not be renamed lost its files; changes of watched keys of a named
+    /// keyspace were reported under the wrong number.
     #[test]
     fn seeds_that_once_found_something_find_nothing() {
         for seed in [2260, 2804] {

@@ -1,7 +1,7 @@
 //! The log of a simulation: all events as text, and a hash of everything including bytes on the wire, which verifies
 //! that the same seed gives the same run.
 
-/// Number of events that are shown when something goes wrong.
+/// Number of events before a violation that are shown.
 const SHOWN: usize = 40;
 
 /// The log of a simulation.
@@ -43,14 +43,15 @@ impl Log {
         self.shown_until(self.events.len())
     }
 
-    /// Returns the events before the first difference from `other`, in events or in the bytes between them.
+    /// Returns the events before the first difference from `other` (the log of another run), in events or in the bytes
+    /// between them.
     pub fn shown_until_other(&self, other: &Log) -> String {
         let same = self.events.iter().zip(&other.events).take_while(|(one, other)| one == other).count();
         let next = |log: &Log| log.events.get(same).map_or("the end", |(_, event)| event).to_string();
         format!("{}\n once: {}\n then: {}", self.shown_until(same), next(self), next(other))
     }
 
-    /// Whether an event's text contains `what`.
+    /// Returns whether the text of an event contains `what`.
     #[cfg(test)]
     pub fn tells_of(&self, what: &str) -> bool {
         self.events.iter().any(|(_, event)| event.contains(what))

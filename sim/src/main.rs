@@ -14,8 +14,8 @@ use std::time::Duration;
 /// One seed in this many is run twice, to check that both runs are the same.
 const TWICE_EVERY: u64 = 20;
 
-/// Real time after which a seed is considered to hang: about ten times the longest, of scans on a busy machine, and
-/// hundreds of times the usual duration.
+/// Real time after which a seed is considered to hang: about ten times the longest duration (of seeds with many scans,
+/// on a busy machine), and hundreds of times the usual one.
 const SEED_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } else { 30 });
 
 /// Simulates a node and its clients, from seeds.

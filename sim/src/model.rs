@@ -1,5 +1,6 @@
-//! A model of the node's tables: every version that was ever visible, with the events of its visibility, and the loads,
-//! changes of rows and drops that clients have requested, each of which may make one version.
+//! A model of the simulated node's tables, with which the simulation compares every answer: every version that was ever
+//! visible, with the events of its visibility, and the loads, changes of rows and drops that clients have requested,
+//! each of which may make one version.
 //!
 //! A load whose client was disconnected may have been committed or not, and only the node knows. Versions are therefore
 //! observed as they appear, and their rows are derived from the loads that could have made them: usually one, and at
@@ -246,7 +247,8 @@ impl Model {
         Ok(())
     }
 
-    /// Removes all versions that readers have not seen since a newer one: no client may have a request about these.
+    /// Removes, for each table, all changes before the last one that readers see. Must be called when no client has a
+    /// request, because a request may be about an older version.
     pub fn forget_old(&mut self) {
         for changes in self.tables.values_mut() {
             let newest = changes.iter().rposition(|change| change.seen.is_some());
@@ -570,7 +572,7 @@ mod tests {
         let behind = |_: usize| Ok(vec![Some(rows(7..8)[0])]);
         observe(&mut model, 2, Some((Version(2), 3)), &behind).unwrap();
         assert!(observe(&mut model, 3, Some((Version(3), 4)), &behind).is_err(), "appended twice");
-        // Either of two equal appends may have made the version.
+        // One of two equal appends has made the version, and it is not known which.
         load(&mut model, LoadMode::Append, rows(7..8));
         load(&mut model, LoadMode::Append, rows(7..8));
         observe(&mut model, 4, Some((Version(4), 4)), &behind).unwrap();

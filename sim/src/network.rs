@@ -29,11 +29,11 @@ pub struct Network {
 #[derive(Debug)]
 struct Link {
     ways: [Way; 2],
-    /// Records cuts of the connection.
+    /// Records when the connection was cut.
     cuts: Arc<Cuts>,
 }
 
-/// One direction of a connection.
+/// One direction of a connection, from one end to the other.
 #[derive(Debug)]
 struct Way {
     from: Arc<Pipe>,
@@ -43,7 +43,8 @@ struct Way {
     ended: bool,
 }
 
-/// The event at which connections of one engine were last cut, and the event at which they are to be cut next.
+/// Cuts (breaks) of connections of one engine: the event at which they were last cut, and the event at which they are
+/// to be cut next.
 #[derive(Debug, Default)]
 pub struct Cuts {
     last: Mutex<Option<u64>>,

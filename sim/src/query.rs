@@ -1,5 +1,5 @@
-//! Random programs, each in a simple form from which both the [`Program`] and, row by row, the model's answer are
-//! derived.
+//! Random programs (pushed-down queries over one table), each in a simple form from which both the [`Program`] and, row
+//! by row, the model's answer are derived.
 
 use crate::random::Random;
 use crate::rows::{COLUMNS, Cell, Row, WORDS, long_words, random_large, schema};
@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 const OPERATORS: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
 
-/// A program over one table.
+/// A random query over one table, from which the program and the model's answer are derived.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The table.
+    /// The name of the table.
     pub table: String,
     filter: Option<Test>,
     shape: Shape,
 }
 
-/// A condition on a row.
+/// A condition on a row: a comparison, a test for NULL, or NOT, AND or OR of conditions.
 #[derive(Clone, Debug)]
 enum Test {
     Compare(usize, CompareOp, Cell),
@@ -33,14 +33,14 @@ enum Test {
     Any(Vec<Test>),
 }
 
-/// The output of a query.
+/// The output of a query: rows, the first rows in a sort order, or groups.
 #[derive(Clone, Debug)]
 enum Shape {
     /// Values of these columns, for at most this number of rows.
     Rows(Vec<usize>, Option<usize>),
     /// The first rows, ordered by the first of the columns.
     Top { columns: Vec<usize>, descending: bool, limit: usize },
-    /// Groups by keys, with aggregates of `large`, or distinct keys.
+    /// Groups by keys, with aggregates of the column `large`, or only the distinct keys.
     Groups { keys: Vec<usize>, aggregates: bool },
 }
 
@@ -147,7 +147,7 @@ impl Query {
 /// A change of the rows of one table: an UPDATE or a DELETE.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The table.
+    /// The name of the table.
     pub table: String,
     filter: Option<Test>,
     new: Option<New>,
@@ -156,9 +156,9 @@ pub struct Change {
 /// The new value of a column.
 #[derive(Clone, Debug)]
 enum New {
-    /// A constant.
+    /// A constant for the column with this index.
     Value(usize, Cell),
-    /// The value of another column.
+    /// For the column with this index, the value of the column with the other index.
     Of(usize, usize),
 }
 
@@ -357,7 +357,7 @@ fn project(rows: &[&Row], columns: &[usize]) -> Vec<Vec<Cell>> {
     rows.iter().map(|row| columns.iter().map(|&column| row[column]).collect()).collect()
 }
 
-/// Returns one row for each group, in order.
+/// Returns one row for each group, sorted by the group keys.
 fn groups(rows: &[&Row], keys: &[usize], aggregates: bool) -> Vec<Vec<Cell>> {
     let mut groups: BTreeMap<Vec<Cell>, (i64, Vec<i64>)> = BTreeMap::new();
     if keys.is_empty() {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// Message of errors caused by a failed read from the disk.
+/// Message of the errors by which simulated reads from the disk fail.
 const READ_FAILS: &str = "simulated failure of a read";
 
 /// The shared state. It is locked only briefly: all tasks are on one thread.
@@ -22,7 +22,7 @@ pub struct State {
     pub log: Log,
     /// The model of each tenant's tables.
     pub models: Vec<Model>,
-    /// The kinds of trouble that may occur in this world.
+    /// The kinds of trouble that may occur in this world, such as a lack of memory.
     pub weather: Weather,
     /// Whether the simulation is ending, so that clients no longer pause.
     pub is_ending: bool,
@@ -48,7 +48,7 @@ pub async fn pause(shared: &Shared, random: &mut Random) {
 pub struct Weather {
     /// Whether the pool may be too small for the tables, or allocations fail at random.
     pub is_tight: bool,
-    /// Whether the memory for work is so small that requests wait for it and may time out.
+    /// Whether the memory for work (queries and messages) is so small that requests wait for it and may time out.
     pub is_short: bool,
     /// Whether time may jump so far that peers time out.
     pub is_slow: bool,
@@ -60,12 +60,12 @@ pub struct Weather {
 }
 
 impl State {
-    /// Returns the span from event `first` to now.
+    /// Returns the span of events from `first` to now.
     pub fn span_since(&self, first: u64) -> Span {
         Span { first, last: self.log.step }
     }
 
-    /// Checks whether a request over a table may have failed with this error.
+    /// Checks whether a request over a table may have failed with `error`; fails the simulation if not.
     pub fn explains(&self, error: &Error, tenant: usize, table: &str, span: Span) -> Checked {
         let may_be = match error.kind {
             // A version of a table that has since been dropped is reported as stale.
@@ -93,7 +93,8 @@ impl Weather {
         }
     }
 
-    /// Returns whether the node may close the connection of a client that has done nothing wrong.
+    /// Returns whether the node may close the connection of a client that has done nothing wrong, because of such
+    /// trouble.
     pub fn may_part(&self) -> bool {
         self.is_slow || self.is_short
     }

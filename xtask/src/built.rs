@@ -1,5 +1,5 @@
-//! Rivals that are libraries: their drivers are programs of this tree, outside its workspace, built in a folder next to
-//! the other rivals.
+//! Rivals (systems that benchmarks compare farpool with) that are libraries: their drivers are programs of this tree,
+//! outside its workspace, built in a folder next to the other rivals.
 //!
 //! Invariant: the file `built-from` next to a program contains the sources from which the program was built, and is
 //! written last. A program whose sources have not changed is not built again.
@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A program that `bench/definitions/rivals.toml` names, with `program = true`.
+/// A rival's program that `bench/definitions/rivals.toml` names, with `program = true`.
 pub struct Program {
-    /// Name of its folder, both below `bench/rivals/` and among the installed rivals.
+    /// Name of the program's folder, both below `bench/rivals/` and among the installed rivals.
     pub name: &'static str,
     pub purpose: &'static str,
     /// Note about the build's costs, printed before a build.

@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 const PACKAGE: &str = "postgresql-15";
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
-/// Statements that define DuckDB's names of types, and make values print in the same way.
+/// Statements that define DuckDB's type names in PostgreSQL, and make values print as in DuckDB.
 const PREPARED: &str = "
     SET client_min_messages = error; SET extra_float_digits = 3; SET datestyle = iso; SET timezone = 'UTC';
     DROP SCHEMA public CASCADE; CREATE SCHEMA public;
@@ -27,7 +27,8 @@ const PREPARED: &str = "
     CREATE DOMAIN tinyint AS int2 CHECK (value BETWEEN -128 AND 127);
 ";
 
-/// Marks the line after the rows of a query, with its number and SQLSTATE.
+/// Marks the line that follows the rows of each query in psql's output; the line has the query's number and its
+/// SQLSTATE.
 const MARK: &str = "==";
 
 #[derive(Deserialize)]
@@ -50,7 +51,7 @@ struct Listed {
     differs: Vec<String>,
 }
 
-/// A query and its recorded answer.
+/// A query and DuckDB's recorded answer.
 struct Recorded<'a> {
     sql: &'a str,
     types: Vec<&'a str>,
@@ -147,7 +148,7 @@ impl<'a> Recorded<'a> {
         match (self.types.as_slice() == ["error"], is_refused) {
             (true, true) => return Verdict::Same,
             (true, false) => return Verdict::Differs("an answer in place of an error".to_string()),
-            // A syntax error, an unknown function, or an unsupported feature.
+            // SQLSTATE 42 is a syntax error or an unknown function; 0A is an unsupported feature.
             (false, true) if said.sqlstate.starts_with("42") || said.sqlstate.starts_with("0A") => {
                 return Verdict::Lacking;
             }
@@ -165,7 +166,7 @@ impl<'a> Recorded<'a> {
         Verdict::Differs(only("-", &recorded, &rows) + &only("+", &rows, &recorded))
     }
 
-    /// Returns the rows in a form that is the same for both engines, sorted.
+    /// Returns the rows, sorted, in a form in which equal answers of both engines are the same text.
     fn canonical(&self, rows: &[&str]) -> Vec<String> {
         let row = |row: &&str| {
             let cells = row.split('\t').zip(&self.types).map(|(cell, of)| canonical(cell, of));
@@ -195,7 +196,7 @@ fn canonical(cell: &str, data_type: &str) -> String {
     }
 }
 
-/// Splits the output at the marks.
+/// Splits psql's output at the lines that begin with [`MARK`].
 fn parse_output(output: &str) -> Vec<Said<'_>> {
     let (mut all, mut rows) = (Vec::new(), Vec::new());
     for line in output.lines() {
@@ -262,7 +263,8 @@ impl Drop for Postgres {
 /// Runs one of PostgreSQL's programs.
 fn program(name: &str, arguments: &[&str]) -> Result<()> {
     let mut command = as_user(&format!("{PROGRAMS}/{name}"), arguments);
-    // A server that keeps running would keep a pipe open.
+    // A server that keeps running would keep a pipe for its standard output open, so that a reader of the pipe would
+    // wait.
     let status = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {name}"))?;
     ensure!(status.success(), "{name} of {PACKAGE} failed");
     Ok(())

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of units that run in parallel: they mostly wait.
+/// Number of units of Redis' tests that run in parallel. More than one, because they mostly wait.
 const AT_ONCE: usize = 3;
 
 /// Share of the tests that must pass, among those that use supported commands only.
@@ -47,16 +47,16 @@ pub struct Options {
     linearizable: Option<u32>,
 }
 
-/// The output of a unit, and its deviations from the lists.
+/// The output of a unit of Redis' tests, and its deviations from the lists in `testdata/redis/`.
 struct Checked {
     output: Output,
     wrong: Vec<String>,
 }
 
-/// Runs the units, prints a table, and runs the clients.
+/// Runs the units of Redis' tests, prints a table of their results, and runs the tests of Redis clients.
 ///
 /// # Errors
-/// Fails if the lists are not accurate, too few tests pass, or a client fails.
+/// Fails if the lists in `testdata/redis/` are not accurate, too few tests pass, or a client fails.
 pub fn run(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.canonicalize().with_context(|| format!("no {}", program.display()))?,
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
     clients::run(&program)
 }
 
-/// Runs every unit; the results are in the order of the list.
+/// Runs every unit of Redis' tests; the results are in the order of `list`.
 #[expect(clippy::disallowed_methods, reason = "units run at the same time")]
 fn run_units(program: &Path, harness: &Path, list: &List, record: bool) -> Result<Vec<Checked>> {
     let next = AtomicUsize::new(0);
@@ -128,7 +128,7 @@ fn run_unit(program: &Path, harness: &Path, index: usize, unit: &Unit) -> Result
     // Without `--durable`, the first error ends the unit. Timeouts are in seconds without progress.
     command.args(["--durable", "--timeout", "120", "--ignore-encoding", "--ignore-digest"]);
     command.args(["--tags", "-needs:debug -needs:repl"]);
-    // The ports of the harness' own processes; it tries 32 ports below this one.
+    // The ports of the harness' own processes: it tries the 32 ports below this one.
     command.args(["--baseport", &(21_111 + 100 * index).to_string()]);
     let done = command.output().context("cannot start tclsh")?;
     let mut output = Output::parse(&String::from_utf8_lossy(&done.stdout));
@@ -142,7 +142,7 @@ fn run_unit(program: &Path, harness: &Path, index: usize, unit: &Unit) -> Result
     Ok(output)
 }
 
-/// Prints the counts by unit and reason, and returns the sum.
+/// Prints the numbers of tests by unit and reason, and returns their sum.
 fn summary(list: &List, results: &[Checked]) -> Count {
     let counts: Vec<Count> =
         list.units.iter().zip(results).map(|(unit, result)| unit.count(&result.output)).collect();

@@ -37,7 +37,7 @@ const ENVIRONMENTS: [Environment; 2] = [
         ],
         purpose: "DuckDB, Polars, DataFusion, chDB, RE2 and Arrow Flight (both in pyarrow), and the figures",
     },
-    // Its extensions exist for this version of DuckDB only.
+    // The extensions of this environment exist for this version of DuckDB only.
     Environment {
         name: "quack",
         packages: &[

@@ -25,7 +25,8 @@ pub fn run() -> Result<()> {
     cargo::run_with(unit_tests(TARGET).iter().map(String::as_str), &environment)
 }
 
-/// The test that keys are in locked memory: the sanitizer omits locking, and QEMU shows other memory maps.
+/// A test that is skipped, because it checks that keys are in locked memory: the sanitizer omits locking, and QEMU
+/// shows other memory maps.
 const SKIPPED: &str = "slots_are_locked_and_in_no_dump";
 
 /// Returns cargo's arguments that run the unit tests of the crates with `unsafe` code for `target`.

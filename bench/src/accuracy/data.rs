@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Number of values with which sketches are updated at a time: a row group.
 const BATCH: u64 = 65536;
 
-/// Values below this limit are counted in an array: with skew that is nearly all of them.
+/// Values below this limit are counted in an array. With skew nearly all values are below it.
 const FREQUENT: u32 = 1 << 20;
 
 /// The distribution of a data set.

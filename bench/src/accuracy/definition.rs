@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/sketch-accuracy.toml`, which explains the fields.
+//! The definition of the benchmark suite `sketch-accuracy`, read from `bench/definitions/sketch-accuracy.toml`(the
+//! fields are explained there).
 
 use crate::parameters;
 use farpool::model::SketchParameters;
@@ -7,7 +8,7 @@ use serde::Deserialize;
 /// A sketch with `seeds_max`, which serves comparison only, takes one in this many of the values.
 const SHARE: u64 = 10;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

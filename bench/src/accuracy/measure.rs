@@ -11,7 +11,7 @@ use farpool_statistics::{Estimate, Sketch};
 use serde::Serialize;
 use std::time::Instant;
 
-/// Number of values of each data set whose frequency is estimated, and of values that do not occur.
+/// Number of values of each data set whose frequency is estimated, and as many values that do not occur.
 const ASKED: u64 = 32;
 
 /// Number of values that are estimated where Fast-AGMS decides for each whether to trust the counts.
@@ -27,7 +27,7 @@ const DEVIATIONS_MAX: f64 = 4.0;
 /// Number of seeds whose errors are kept separately, for the figures.
 const KEPT_SEEDS: u64 = 2;
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub struct Results {
     pub lines: Vec<Line>,
 }
 
-/// Errors of one estimate of one sketch over one data set.
+/// Errors of one kind of estimate of one sketch over one data set.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     pub data: String,
@@ -51,7 +51,7 @@ pub struct Line {
     pub seeds: u64,
     /// Whether the line only serves comparison in the figures.
     pub only_figures: bool,
-    /// Relative errors: the mean, the 95th percentile, and the largest.
+    /// Mean relative error of the estimates; the 95th percentile and the largest error follow.
     pub error_mean: f64,
     pub error_95: f64,
     pub error_most: f64,
@@ -59,7 +59,7 @@ pub struct Line {
     pub error_of_seed: Vec<f64>,
     /// Mean absolute error; includes values that do not occur.
     pub absolute_mean: f64,
-    /// Number of estimates, and of those whose bounds contain the true value.
+    /// Number of estimates; the number of those whose bounds contain the true value follows.
     pub estimates: u64,
     pub kept: u64,
     pub goal: Option<f64>,

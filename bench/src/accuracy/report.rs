@@ -1,9 +1,9 @@
-//! Formats the results as a table.
+//! Formats the results of the benchmark suite `sketch-accuracy` as a table.
 
 use super::measure::Results;
 use crate::suite::Table;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let percent = |part: f64| format!("{:.2} %", 100.0 * part);
     let table = Table::of(results.lines.iter().filter(|line| !line.only_figures))

@@ -20,7 +20,7 @@ const TABLE: &str = "lineitem";
 /// The range of order keys at scale 1.
 const KEYS: f64 = 6e6;
 
-/// Results of all cases.
+/// Results of all statements that change a part of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangesResult {
     pub scale: f64,
@@ -38,7 +38,7 @@ pub struct ChangesResult {
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangeResult {
     pub name: String,
-    /// Rows that the last run changed.
+    /// Number of rows that the last run changed.
     pub rows: i128,
     /// Times of each side, in the order of the runs.
     pub times_ms: BTreeMap<String, Vec<f64>>,

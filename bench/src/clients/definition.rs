@@ -1,9 +1,10 @@
-//! The suite as data: `bench/definitions/clients.toml`, which explains the fields.
+//! The definition of the benchmark suite `clients`, read from `bench/definitions/clients.toml` (the fields are
+//! explained there).
 
 use crate::tables::TableDefinition;
 use serde::Deserialize;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -21,7 +22,7 @@ pub struct Definition {
     pub changes: Changes,
 }
 
-/// The client of small queries, and its table.
+/// The client whose small queries are measured, and its table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Small {
@@ -162,7 +163,7 @@ mod tests {
         let scans = definition.appends.scans.iter().map(|scan| &scan.sql);
         assert!(scans.chain([&definition.inserts.sql]).all(|sql| sql.contains(&growing.table.name)));
         assert_eq!(growing.bytes_at_most(1 << 20), 18 << 20);
-        // Every run changes a hundredth of the table that no other run changes.
+        // Every run changes a different hundredth of the table, so that no run changes rows twice.
         let mut hundredths = definition.changes.cases.iter().map(|case| case.first).collect::<Vec<_>>();
         hundredths.push(100);
         assert!(hundredths.windows(2).all(|next| next[0] + definition.changes.runs < next[1]));

@@ -39,13 +39,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns whether both the largest and the final size are within the bound.
+    /// Returns whether both the largest and the final size of the growing table are within the bound, relative to the
+    /// table that was loaded at once.
     pub fn is_within(&self) -> bool {
         self.most_bytes.max(self.settled_bytes) <= self.at_most_bytes
     }
 }
 
-/// Both tables; the growing one is empty at first.
+/// The table that grows, which is empty at first, and the table that is loaded at once.
 pub struct Pair<'a> {
     pub served: &'a Served,
     growing: &'a Growing,

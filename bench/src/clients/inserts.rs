@@ -40,7 +40,7 @@ pub struct InsertResult {
     /// Name of the other load; `alone` first.
     pub beside: String,
     pub inserts: usize,
-    /// Seconds from the time when the first was due until all were answered.
+    /// Seconds from the time when the first insert was due until all were answered.
     pub elapsed_s: f64,
     pub latency: Latency,
     /// Whether the inserts were answered at the rate at which they were due.

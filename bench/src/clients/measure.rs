@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -35,7 +35,7 @@ pub struct Results {
     pub changes: Option<ChangesResult>,
 }
 
-/// Results of sharing the node.
+/// Results of clients that share the node.
 #[derive(Clone, Debug, Serialize)]
 pub struct SharesResult {
     pub name: String,
@@ -47,7 +47,7 @@ pub struct SharesResult {
     pub within: f64,
 }
 
-/// Results of the client of small queries.
+/// Results of the client of small queries, with one concurrent load.
 #[derive(Clone, Debug, Serialize)]
 pub struct SmallResult {
     /// Name of the concurrent load; `alone` first.
@@ -111,7 +111,7 @@ pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     })
 }
 
-/// Clients that run a query until they are stopped, and return the receipt of each run.
+/// Clients that run a query until they are stopped, and return the execution statistics (receipt) of each run.
 struct Flooding {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Result<Vec<Receipt>>>>,

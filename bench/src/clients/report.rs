@@ -1,4 +1,4 @@
-//! Formats the results as tables.
+//! Formats the results of the benchmark suite `clients` as tables.
 
 use super::appends::AppendsResult;
 use super::changes::{ChangeResult, ChangesResult};
@@ -8,7 +8,7 @@ use super::measure::{Results, SharesResult, SmallResult};
 use crate::suite::Table;
 use crate::{stats, text};
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about = format!(
         "{} rows · {} worker threads · farpool over loopback TCP, clients in the same process",
@@ -114,7 +114,7 @@ fn changes(result: &ChangesResult) -> String {
     for side in sides {
         table = table.number(format!("{side} ms"), 1, |case| median(case, side));
     }
-    // Ratios are to the first side.
+    // Ratios compare each side's time with that of the first side.
     for side in sides.iter().skip(1) {
         let ratio = |case| median(case, side) / median(case, &sides[0]);
         table = table.ratio(format!("{side} / {}", sides[0]), 2, ratio);

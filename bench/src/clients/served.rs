@@ -131,7 +131,7 @@ pub async fn answer(client: &Session, sql: &str) -> Result<Answer> {
     Ok(run(client, sql).await?.0)
 }
 
-/// Runs a statement and returns its result and its receipt.
+/// Runs a statement and returns its result and its execution statistics (receipt).
 pub async fn run(client: &Session, sql: &str) -> Result<(Answer, Receipt)> {
     let ran = pools::run(client, sql).await?;
     Ok((ran.answer()?, ran.receipt))

@@ -1,9 +1,10 @@
-//! The suite as data: `bench/definitions/correlation.toml`, which explains the fields.
+//! The definition of the benchmark suite `correlation`, read from `bench/definitions/correlation.toml` (the fields are
+//! explained there).
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

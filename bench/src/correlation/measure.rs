@@ -1,4 +1,4 @@
-//! Measures rounds over all sides of a case; times count only if the coefficients agree.
+//! Measures rounds over all sides (farpool and its rivals) of a case; times count only if the coefficients agree.
 
 use super::definition::{Case, Definition, Values};
 use super::values;
@@ -23,7 +23,7 @@ const BATCH_ROWS: usize = 65536;
 /// Maximal difference of coefficients: rivals round sums of products.
 const TOLERANCE: f64 = 1e-9;
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -35,7 +35,7 @@ pub struct Results {
     pub cases: Vec<CaseResult>,
 }
 
-/// Results of a case.
+/// Results of a case: a set of columns at one number of rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
@@ -53,7 +53,7 @@ pub struct SideResult {
     pub name: String,
     pub times_ms: Vec<f64>,
     pub median_ms: f64,
-    /// Ratio to farpool's time.
+    /// Ratio of the side's median time to farpool's.
     pub ratio: f64,
     pub goal: Option<f64>,
 }

@@ -1,10 +1,10 @@
-//! Formats the results as a table.
+//! Formats the results of the benchmark suite `correlation` as a table.
 
 use super::measure::Results;
 use crate::suite::{Table, list};
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let rows = results.cases.iter().flat_map(|case| case.sides.iter().map(move |side| (case, side)));
     let table = Table::of(rows)

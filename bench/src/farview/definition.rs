@@ -1,11 +1,12 @@
-//! The suite as data: `bench/definitions/farview.toml`, which explains the fields.
+//! The definition of the benchmark suite `farview`, read from `bench/definitions/farview.toml` (the fields are
+//! explained there).
 
 use crate::rival::RivalDefinition;
 use crate::tables::TableDefinition;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -163,7 +164,7 @@ mod tests {
         assert!(has(statement("distinct 8 M", "Quack"), "FROM remote.s"));
         assert_eq!(statement("distinct 8 M", "RE2"), None);
         assert_eq!(statement("distinct 8 M", "Flight"), None);
-        // Database files are compared in the cases about encryption only.
+        // Rivals whose database files are encrypted take part only in the cases about encryption.
         assert_eq!(statement("distinct 8 M", "DuckDB encrypted"), None);
         assert!(has(statement("read all", "DuckDB encrypted"), "FROM e"));
         assert!(has(statement("read all", "DuckDB"), "FROM e"));

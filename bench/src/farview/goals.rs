@@ -1,4 +1,5 @@
-//! Compares results with goals. A missed goal is reported and does not fail the run.
+//! Compares the results of the benchmark suite `farview` with its goals. A missed goal is reported and does not fail
+//! the run.
 
 use super::definition::{Case, Definition};
 use super::results::{CaseResult, FARPOOL, FARPOOL_HIDDEN, FARPOOL_TLS, Results, RivalInfo};

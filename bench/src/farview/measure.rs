@@ -1,4 +1,4 @@
-//! Measures rounds over all sides; times count only if the answers agree.
+//! Measures rounds over all sides (farpool and its rivals); times count only if the answers agree.
 
 use super::bound::Bound;
 use super::definition::{Case, Definition};
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// A run in progress.
+/// The state of a run of the suite.
 struct Run<'a> {
     definition: &'a Definition,
     remote: Remote,
@@ -38,14 +38,15 @@ enum Side<'r> {
     Rival(&'r mut Rival),
 }
 
-/// One run of a side.
+/// The measurements of one run of one side.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub ms: f64,
     digest: Digest,
     /// Bytes on the wire, if a rival counts them.
     pub bytes_on_wire: Option<u64>,
-    /// Farpool's receipt, the bytes of the result at the clients, and their CPU time; none for rivals.
+    /// Execution statistics of farpool, the bytes of the result at the clients, and the clients' CPU time; empty for
+    /// rivals.
     receipt: Receipt,
     result_bytes: u64,
     client_cpu_ms: f64,
@@ -120,7 +121,7 @@ fn openssl(threads: usize, notes: &mut Vec<String>) -> Option<f64> {
     let args = ["speed", "-mr", "-seconds", seconds, "-bytes", "65536", "-evp", "aes-128-gcm", "-decrypt"];
     let output = Command::new("openssl").args(args).args(["-multi", &threads]).output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    // The line for all processes together: `+F:25:AES-128-GCM:5284823040.00`.
+    // openssl prints one line for all its processes together: `+F:25:AES-128-GCM:5284823040.00`.
     let line =
         said.ok().and_then(|said| said.lines().rfind(|line| line.starts_with("+F:")).map(str::to_string));
     let rate = line.and_then(|line| line.rsplit(':').next()?.parse().ok());

@@ -1,5 +1,5 @@
-//! Farpool's sides: a node in a separate process, over loopback TCP, in plain text or with TLS, with its tables
-//! unencrypted or encrypted in memory.
+//! Farpool's sides of the comparison: a node in a separate process, over loopback TCP, in plain text or with TLS, with
+//! its tables unencrypted or encrypted in memory.
 
 use crate::digest::Digest;
 use crate::machine;
@@ -17,7 +17,7 @@ use std::time::Instant;
 /// Bytes of a string that an Arrow view stores inline.
 const INLINE_BYTES: usize = 12;
 
-/// A node and its clients.
+/// A node in a separate process, and its clients in this one.
 pub struct Remote {
     node: NodeProcess,
     threads: usize,
@@ -29,7 +29,7 @@ pub struct Ran {
     /// Milliseconds, from the text of the query to the last batch of the last client.
     pub ms: f64,
     pub digest: Digest,
-    /// The sum of the pool's receipts over all clients.
+    /// The sum of the execution statistics (receipts) of the pool over all clients.
     pub receipt: Receipt,
     /// Bytes of the results in the clients' memory.
     pub result_bytes: u64,
@@ -70,7 +70,7 @@ impl Remote {
         try_join_all((0..count).map(one)).await
     }
 
-    /// Returns the result that DataFusion computes from plain columns.
+    /// Returns the result of a query that DataFusion computes without push-down, from plain columns.
     pub async fn without_pushdown(&self, sql: &str) -> Result<Digest> {
         let session = self.session(false, self.node.connect().await?).await?;
         Digest::of(&pools::run(&session, sql).await?.batches)

@@ -1,4 +1,4 @@
-//! Formats the results as tables.
+//! Formats the results of the benchmark suite `farview` as tables.
 
 use super::results::{
     CaseResult, FARPOOL, FARPOOL_BOTH, FARPOOL_HIDDEN, FARPOOL_SEALED, FARPOOL_TLS, Results, TableResult,
@@ -7,7 +7,7 @@ use crate::rival::Place;
 use crate::suite::Table;
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about = format!(
         "{} rows · median of {} runs · {} threads a side · farpool remote, over loopback TCP",
@@ -85,7 +85,7 @@ fn times(results: &Results, cases: &[&CaseResult]) -> String {
     table.to_string()
 }
 
-/// Formats the bytes moved and the bottlenecks.
+/// Formats the bytes that each case moves, and the bottleneck of each case.
 fn bounds(results: &Results) -> String {
     let mut table = table_of(&results.cases)
         .bytes("scanned", |case| case.receipt.bytes_scanned)

@@ -1,4 +1,4 @@
-//! Results of a run, as written to JSON and kept in `bench/record/`.
+//! Results of a run of the benchmark suite `farview`, as written to JSON and kept in `bench/record/`.
 
 use super::bound::Bound;
 use super::goals::Checked;
@@ -25,7 +25,7 @@ pub const FARPOOL_HIDDEN: &str = "farpool, encrypted";
 pub const FARPOOL_SEALED: &str = "farpool, encrypted results";
 pub const FARPOOL_BOTH: &str = "farpool, both encrypted";
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -37,7 +37,7 @@ pub struct Results {
     /// The rivals that took part.
     pub rivals: Vec<RivalInfo>,
     pub limits: Limits,
-    /// Bytes per second that OpenSSL decrypts with AES-128-GCM on all threads; `None` if it is not available.
+    /// Bytes per second that OpenSSL decrypts with AES-128-GCM on all threads; `None` if OpenSSL is not installed.
     pub openssl_bytes_per_s: Option<f64>,
     pub tables: Vec<TableResult>,
     pub cases: Vec<CaseResult>,
@@ -75,7 +75,7 @@ pub struct CaseResult {
     pub result_rows: u64,
     /// Times of farpool and the rivals, by name.
     pub sides: BTreeMap<String, SideResult>,
-    /// The receipt of the last run.
+    /// Execution statistics (receipt) of the last run.
     pub receipt: Receipt,
     /// Bytes of the result in the memory of farpool's client.
     pub result_bytes: u64,
@@ -96,7 +96,7 @@ pub struct SideResult {
 }
 
 impl SideResult {
-    /// Returns the times of all counted runs.
+    /// Returns the results of a side from the samples of its counted runs.
     pub fn of(samples: &[Sample]) -> SideResult {
         SideResult {
             median_ms: stats::median_of(samples, |sample| sample.ms),
@@ -107,7 +107,7 @@ impl SideResult {
 }
 
 impl CaseResult {
-    /// Returns the median of a side.
+    /// Returns the median time of a side; `None` if the side has no times.
     pub fn median(&self, side: &str) -> Option<f64> {
         self.sides.get(side).map(|side| side.median_ms)
     }
@@ -117,14 +117,14 @@ impl CaseResult {
         self.sides.contains_key(FARPOOL_SEALED)
     }
 
-    /// Returns the ratio of a side's median to farpool's.
+    /// Returns the ratio of a side's median time to farpool's.
     pub fn ratio(&self, side: &str) -> Option<f64> {
         Some(self.median(side)? / self.median(FARPOOL)?)
     }
 }
 
 impl Results {
-    /// Returns the fastest local engine in a case.
+    /// Returns the engine with local data that is fastest in a case.
     pub fn fastest_local<'a>(rivals: &'a [RivalInfo], case: &CaseResult) -> Option<&'a str> {
         let local = rivals.iter().filter(|rival| rival.place == Place::Local);
         let timed = local.filter_map(|rival| Some((rival.name.as_str(), case.median(&rival.name)?)));

@@ -1,9 +1,10 @@
-//! The suite as data: `bench/definitions/first-minute.toml`, which explains the fields.
+//! The definition of the benchmark suite `first-minute`, read from `bench/definitions/first-minute.toml` (the fields
+//! are explained there).
 
 use super::frames::FramesDefinition;
 use serde::{Deserialize, Serialize};
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

@@ -44,7 +44,7 @@ pub struct FramesDefinition {
     of_rust: f64,
 }
 
-/// Results of this part.
+/// Results of the part of the suite about Python.
 #[derive(Clone, Debug, Serialize)]
 pub struct Frames {
     /// The rival and its version.
@@ -58,16 +58,16 @@ pub struct FrameResult {
     pub case: String,
     pub farpool_ms: Vec<f64>,
     pub rival_ms: Vec<f64>,
-    /// Empty if there is no comparison in Rust.
+    /// Times of the same reads in Rust; empty if there is no comparison with Rust.
     pub rust_ms: Vec<f64>,
-    /// Ratio of the medians.
+    /// Ratio of the median times: farpool's to the rival's.
     pub of_rival: f64,
     pub of_rival_goal: f64,
     pub of_rust: Option<f64>,
     pub of_rust_goal: f64,
 }
 
-/// Both packages, and the library in this process.
+/// The sides of the comparison: both packages in Python, and the library in this process.
 struct Sides {
     farpool: Rival,
     rival: Rival,
@@ -181,7 +181,7 @@ impl Sides {
             "count": count,
         });
         let (total, mut samples) = (count.min(definition.strings), Samples::new(3));
-        // Each request is thousands of statements.
+        // Each request of a side runs thousands of statements, so that fewer runs suffice.
         for turn in turns(2, definition.runs.div_ceil(3)) {
             let side = if turn.side == 0 { &mut self.farpool } else { &mut self.rival };
             let answer = side.ask(&request)?;

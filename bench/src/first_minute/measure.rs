@@ -1,4 +1,5 @@
-//! Runs processes of all sides in turns; times count only if the answers, and the written files, agree.
+//! Runs processes of all sides (farpool and its rivals) in turns; times count only if the answers, and the written
+//! files, agree.
 
 use super::data;
 use super::definition::{Case, Definition, FileDefinition};
@@ -11,7 +12,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::Path;
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -20,7 +21,7 @@ pub struct Results {
     pub rivals: Vec<RivalResult>,
     pub files: Vec<FileResult>,
     pub cases: Vec<CaseResult>,
-    /// The Python package; `None` if it is not available.
+    /// Results of the Python package; `None` if it is not available.
     pub frames: Option<Frames>,
     pub notes: Vec<String>,
 }
@@ -182,7 +183,7 @@ impl Run<'_> {
     ) -> Result<(Times, Option<Answer>)> {
         let out = case.out.as_ref().map(|ending| self.scratch.join(format!("written.{ending}")));
         if let Some(out) = &out {
-            // The file does not exist the first time.
+            // The file does not exist before the first run.
             let _ = std::fs::remove_file(out);
         }
         let request = Request { sql: &case.sql, file, out: out.as_deref(), scratch: self.scratch };

@@ -1,11 +1,11 @@
-//! Formats the results as a table.
+//! Formats the results of the benchmark suite `first-minute` as a table.
 
 use super::frames;
 use super::measure::{CaseResult, Results, SideResult};
 use crate::suite::{RivalResult, Table};
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let rivals: Vec<String> = results.rivals.iter().map(RivalResult::text).collect();
     let files: Vec<String> =

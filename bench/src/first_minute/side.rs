@@ -1,4 +1,4 @@
-//! Runs the process of one side, from start to exit.
+//! Runs the process of one side of a comparison (farpool or a rival), from start to exit.
 
 use crate::answers::Answer;
 use crate::places;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// A side.
+/// A side of the comparison.
 #[derive(Clone, Debug)]
 pub enum Side {
     /// Farpool's program from this build.
@@ -22,12 +22,12 @@ pub enum Side {
     Rival { name: String, python: PathBuf, version: String },
 }
 
-/// The input of a process.
+/// The input of a process: a statement and its files.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     pub sql: &'a str,
     pub file: Option<&'a Path>,
-    /// The file that the statement writes.
+    /// The file that the statement writes; `None` if it returns rows.
     pub out: Option<&'a Path>,
     /// A folder for answers.
     pub scratch: &'a Path,

@@ -1,10 +1,11 @@
-//! The suite as data: `bench/definitions/iopath.toml`, which explains the fields.
+//! The definition of the benchmark suite `iopath`, read from `bench/definitions/iopath.toml` (the fields are explained
+//! there).
 
 use super::measure_packing::Library;
 use farpool_codec::Codec;
 use serde::Deserialize;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

@@ -1,4 +1,4 @@
-//! Adapts farpool's ciphers to the suite.
+//! Adapts farpool's ciphers to the benchmark suite `iopath`.
 
 use super::rounds::{InPlace, START, key};
 use anyhow::{Context, Result};

@@ -1,4 +1,5 @@
-//! Measures rounds of both sides in turns; times count only if both produce the same ciphertext.
+//! Measures rounds of both sides (farpool and other libraries) in turns; times count only if both produce the same
+//! ciphertext.
 
 use super::definition::Definition;
 use super::farpool_side::{Farpool, mode};
@@ -13,7 +14,7 @@ use farpool_cipher::Mode;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -26,13 +27,13 @@ pub struct Results {
     pub mix: Vec<MixResult>,
 }
 
-/// A cipher or a codec in one direction, on a number of threads, at all sizes.
+/// Results of a cipher or a codec in one direction, on a number of threads, at all sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     pub name: String,
     pub direction: String,
     pub threads: usize,
-    /// The name of the other side.
+    /// The name of the library that farpool is compared with.
     pub other: String,
     pub sizes: Vec<SizeResult>,
 }
@@ -40,9 +41,9 @@ pub struct CaseResult {
 #[derive(Clone, Debug, Serialize)]
 pub struct SizeResult {
     pub bytes: usize,
-    /// Speed of one thread.
+    /// Speed of farpool on one thread.
     pub gb_per_second: f64,
-    /// The median ratio of the other side's time to farpool's.
+    /// The median ratio of the other library's time to farpool's; `None` if the library is missing.
     pub ratio: Option<f64>,
     pub ratios: Vec<f64>,
     pub goal: Option<f64>,
@@ -136,7 +137,7 @@ impl Case<'_> {
         Ok(CaseResult { name: self.name.into(), direction, threads, other: "OpenSSL".into(), sizes })
     }
 
-    /// Measures many parallel chains against one of as many bytes.
+    /// Compares many chains of blocks that are encrypted in parallel with one chain of as many bytes.
     fn measure_chains(&self, definition: &Definition, threads: usize) -> Result<CaseResult> {
         let make = |chain_bytes| {
             move || Farpool::new(self.mode, self.bits, chain_bytes).expect("one was made before")
@@ -157,14 +158,14 @@ impl Case<'_> {
     }
 }
 
-/// Times of farpool, and the ratios of neighbouring times of another side to them.
+/// Times of farpool, and for each the ratio of the other side's time in the same turn to it.
 pub struct Pairs {
     own_ns: Vec<f64>,
     ratios: Vec<f64>,
 }
 
 impl Pairs {
-    /// Runs both sides in turns; the other one may be missing.
+    /// Runs both sides in turns; the other side may be missing.
     pub fn measure(
         runs: usize,
         own: impl Fn() -> f64,

@@ -111,7 +111,7 @@ impl Case<'_> {
         Ok(Share { data: self.data.name.to_string(), library: format!("farpool's {}", self.codec), share })
     }
 
-    /// Checks that a library decompresses our blocks, and we its blocks.
+    /// Checks that a library decompresses farpool's blocks, and that farpool decompresses the library's blocks.
     fn check_exchange(&self, library: &Library, libraries: &mut Rival) -> Result<Share> {
         let (plain, block_bytes) = (&self.data.bytes, self.of.block_bytes);
         // Blocks that do not shrink are not stored as DEFLATE: compressible ones are exchanged.
@@ -209,7 +209,7 @@ impl Packs for Foreign {
 
     fn unpack(&mut self, _: usize, stored: &mut [u8], block: &mut [u8]) {
         if self.0.decompress(Codec::Deflate, stored, block).is_err() {
-            // Differs from the expected contents.
+            // Makes the buffer differ from the expected contents.
             block.fill(0);
         }
     }

@@ -27,10 +27,10 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Maximal number of places for blocks of one size.
 const SLOTS_MAX: u64 = 256;
 
-/// The replay in one form.
+/// Results of the replay in one form of processing.
 #[derive(Clone, Debug, Serialize)]
 pub struct MixResult {
-    /// The processing of blocks.
+    /// The processing of blocks on their way to the disk, such as `compressed and encrypted`.
     pub form: String,
     pub kinds: Vec<KindResult>,
 }

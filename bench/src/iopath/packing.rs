@@ -5,7 +5,7 @@ use super::rounds::Timed;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// A codec that compresses blocks, and may encrypt them afterwards.
+/// A codec that compresses blocks, perhaps followed by a cipher that encrypts them.
 pub trait Packs {
     /// Writes the stored form of a block to the front of `stored`, and returns its length. `stored` is larger than the
     /// block.
@@ -27,7 +27,7 @@ pub fn cycled(data: &[u8], bytes: usize) -> Vec<u8> {
     data.iter().copied().cycle().take(bytes).collect()
 }
 
-/// The result of packing a buffer: the stored form of all blocks, each in a slot of fixed size.
+/// A packed buffer: the stored form of all its blocks, each in a slot of fixed size.
 pub struct Stored {
     bytes: Vec<u8>,
     lengths: Vec<usize>,
@@ -58,7 +58,8 @@ impl Stored {
         }
     }
 
-    /// Returns all blocks in the format that the other side reads: each preceded by its length.
+    /// Returns the stored form of all blocks in the format that the other side of the comparison reads: each preceded
+    /// by its length.
     pub fn to_file(&self) -> Vec<u8> {
         let stored = self.bytes.chunks(room(self.block_bytes)).zip(&self.lengths);
         stored
@@ -86,7 +87,8 @@ impl Stored {
 }
 
 /// Returns the nanoseconds of `repeats` operations on each of `threads` threads in parallel, each with a buffer of
-/// `bytes` bytes of the data: the mean over the threads. Every timed operation follows one in the other direction.
+/// `bytes` bytes of the data: the mean over the threads. Every timed packing follows an unpacking, and the other way
+/// round.
 pub fn time<P: Packs>(
     make: impl Fn() -> P + Sync,
     timed: Timed,
@@ -98,7 +100,7 @@ pub fn time<P: Packs>(
     let one = || {
         let (mut packs, data) = (make(), cycled(data, bytes));
         let (mut stored, mut back) = (Stored::new(bytes, block_bytes), vec![0; bytes]);
-        // Warms up memory, contexts and the processor's clock.
+        // The first operation warms up memory, contexts and the processor's clock, and is not timed.
         stored.pack(&mut packs, &data);
         stored.unpack(&mut packs, &mut back);
         assert!(back == data, "what was packed is not unpacked");

@@ -1,11 +1,12 @@
-//! Formats the results as a table: a line for each cipher, direction and number of threads.
+//! Formats the results of the benchmark suite `iopath` as a table: a line for each cipher, direction and number of
+//! threads.
 
 use super::measure::{Results, SizeResult};
 use super::measure_packing::Share;
 use crate::suite::{Table, list};
 use std::collections::BTreeSet;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about = format!("median of {} paired ratios · both sides encrypt to the same bytes", results.runs);
     format!(

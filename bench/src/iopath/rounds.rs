@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Start of chains and counters; its first bytes are the nonce.
+/// First value of chains (initialization vector) and counters; its first bytes are the nonce of modes that have one.
 pub const START: [u8; 16] = [0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// A cipher that works in place, so that decryption reverts encryption.
@@ -18,7 +18,7 @@ pub trait InPlace {
     fn tag(&self) -> Option<[u8; 16]>;
 }
 
-/// The timed direction. The other one runs as well, so that decryption always gets the ciphertext.
+/// The direction that is timed. The opposite direction runs as well, so that decryption always gets the ciphertext.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Timed {
     Encryption,

@@ -23,7 +23,8 @@ pub struct Use {
 /// Returns the bytes that Belady's rule reads with a cache of `capacity` bytes that is empty at first.
 pub fn belady(uses: &[Use], capacity: u64) -> u64 {
     let next = next_uses(uses);
-    // The next uses of the cached values: a use belongs to one chunk, and the furthest is the last.
+    // Positions of the next uses of the cached values. A position identifies the chunk that is used there; the greatest
+    // is that of the value that is used furthest in the future.
     let mut held: BTreeSet<usize> = BTreeSet::new();
     let (mut bytes_held, mut read) = (0, 0);
     for (place, one) in uses.iter().enumerate() {
@@ -51,13 +52,13 @@ pub fn bound(uses: &[Use], capacity: u64) -> u64 {
         (bytes <= capacity).then_some((u128::from(bytes) * steps, cost))
     });
     let mut kept: Vec<(u128, u64)> = kept.collect();
-    // Space and time divided by savings, in ascending order.
+    // Candidates in ascending order of space and time divided by savings.
     kept.sort_unstable_by(|left, right| (left.0 * u128::from(right.1)).cmp(&(right.0 * u128::from(left.1))));
     let mut room = u128::from(capacity) * uses.len().saturating_sub(1) as u128;
     let mut read: u64 = uses.iter().map(|one| one.cost).sum();
     for (wanted, cost) in kept {
         if wanted > room {
-            // A part of the values: rounded up, so that the result stays a lower bound.
+            // A part of the values still fits. Its cost is rounded up, so that the result stays a lower bound.
             let part = (room * u128::from(cost)).div_ceil(wanted);
             return read - u64::try_from(part).map_or(cost, |part| part.min(cost));
         }
@@ -89,7 +90,7 @@ mod tests {
             let held = chunks.values().filter(|one| kept & (1 << one.chunk) != 0);
             held.map(|one| one.bytes).sum::<u64>() <= capacity
         };
-        // Minimal bytes read so far by the set of cached chunks, a bit for each.
+        // Minimal bytes read so far, by the set of cached chunks (a bit for each chunk).
         let mut states: HashMap<u64, u64> = HashMap::from([(0, 0)]);
         for one in uses {
             let mut after: HashMap<u64, u64> = HashMap::new();
@@ -143,7 +144,7 @@ mod tests {
             assert!(below <= least && least <= above, "{below} {least} {above}: {uses:?} in {capacity}");
             (read, least_read, bound_of_all) = (read + above, least_read + least, bound_of_all + below);
         }
-        // Both are close to the optimum.
+        // The bytes of Belady's rule, and the lower bound, are close to the optimum.
         assert!(read * 10 <= least_read * 11, "{read} of {least_read}");
         assert!(bound_of_all * 10 >= least_read * 7, "{bound_of_all} of {least_read}");
     }
@@ -153,7 +154,7 @@ mod tests {
         let uses: Vec<Use> = (0..30).map(|place| Use { chunk: place % 3, bytes: 10, cost: 7 }).collect();
         assert_eq!((belady(&uses, 30), bound(&uses, 30)), (21, 21));
         assert_eq!((belady(&uses, 9), bound(&uses, 9)), (210, 210));
-        // In a cyclic scan, one of three can stay for the other nine rounds.
+        // In a cyclic scan of three values, a cache for one value can keep it for the other nine rounds.
         assert_eq!(belady(&uses, 10), 210 - 7 * 9);
         assert_eq!((belady(&[], 5), bound(&[], 5)), (0, 0));
     }

@@ -17,7 +17,7 @@ impl Cgroup {
     /// Fails if the system does not permit it.
     pub fn new(name: &str, mib: u64) -> Result<Cgroup> {
         let root = Path::new(ROOT);
-        // Version 1 has a separate hierarchy for memory.
+        // Version 1 of control groups has a separate hierarchy for memory.
         let (parent, file) = match root.join("memory/memory.limit_in_bytes").exists() {
             true => (root.join("memory"), "memory.limit_in_bytes"),
             false if root.join("cgroup.controllers").exists() => (root.to_path_buf(), "memory.max"),

@@ -1,8 +1,9 @@
-//! The suite as data: `bench/definitions/larger.toml`, which explains the fields.
+//! The definition of the benchmark suite `larger`, read from `bench/definitions/larger.toml` (the fields are explained
+//! there).
 
 use serde::Deserialize;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -31,7 +32,7 @@ pub struct Units {
     pub scans: Vec<Scan>,
 }
 
-/// Columns of some row groups.
+/// The columns of some row groups that a scan reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scan {
@@ -39,6 +40,6 @@ pub struct Scan {
     /// The columns; all if empty.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// Every this many row groups, one is read.
+    /// Distance between two row groups that are read, counted in row groups.
     pub every: usize,
 }

@@ -1,4 +1,5 @@
-//! Loads each side's data once, and runs the queries within each limit.
+//! Measures tables that are larger than memory: loads the data of each side (farpool and its rivals) once, and runs the
+//! queries within each memory limit.
 
 use super::cgroup::Cgroup;
 use super::definition::Definition;
@@ -32,20 +33,20 @@ pub struct Results {
     pub threads: usize,
     /// GB/s of the disk for reads that bypass the page cache, of the data directory's own files.
     pub disk_gb_s: f64,
-    /// Bytes of the files of each side.
+    /// Bytes of the files of each side: farpool's, then DuckDB's.
     pub bytes_farpool: u64,
     pub bytes_duckdb: Option<u64>,
-    /// Goals; see the definition.
+    /// Goals of the suite; its definition explains them.
     pub bytes_goal: f64,
     pub optimum_goal: f64,
     pub reading_goal: f64,
     pub limits: Vec<LimitResult>,
-    /// `None` if the file system does not support reads that bypass the page cache.
+    /// Scans in units of several sizes; `None` if the file system does not support reads that bypass the page cache.
     pub units: Option<UnitsResult>,
     pub notes: Vec<String>,
 }
 
-/// The queries within one limit.
+/// The results of all queries within one memory limit.
 #[derive(Debug, Serialize)]
 pub struct LimitResult {
     pub mib: u64,
@@ -54,7 +55,7 @@ pub struct LimitResult {
     pub trace: TraceResult,
 }
 
-/// One query.
+/// The results of one query within a memory limit.
 #[derive(Debug, Serialize)]
 pub struct QueryResult {
     pub query: usize,
@@ -64,7 +65,7 @@ pub struct QueryResult {
     pub duckdb: Option<Sample>,
 }
 
-/// A side's median run.
+/// The median run of one side.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sample {
     pub ms: f64,
@@ -141,7 +142,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
     })
 }
 
-/// Starts a side within a limit, in MiB.
+/// Starts the process of a side within a memory limit in MiB.
 fn start(name: Name, place: &Path, cgroup: Option<&Cgroup>, mib: u64, threads: usize) -> Result<Rival> {
     let (program, arguments, environment): (OsString, Vec<OsString>, Vec<(&str, OsString)>) = match name {
         Name::Farpool => {
@@ -173,7 +174,7 @@ fn start(name: Name, place: &Path, cgroup: Option<&Cgroup>, mib: u64, threads: u
     Rival::run_by(RivalDefinition::named("duckdb")?, command, threads)
 }
 
-/// Loads the tables of a side, unless an earlier run has.
+/// Loads the tables into the files of a side, unless an earlier run has done so.
 fn fill(name: Name, place: &PathBuf, folder: &Path, definition: &Definition) -> Result<()> {
     let complete = place.with_extension("complete");
     if complete.exists() {
@@ -231,7 +232,7 @@ fn queries(
             Err(error) => {
                 notes.push(format!("{label}{within} without a time in q{number:02}: {error:#}"));
                 samples.push(None);
-                // A process that was killed has no trace any more.
+                // A process that was killed (because its memory did not suffice) has no trace any more.
                 let _ = add_trace(&mut trace, name, &mut side);
                 drop(side);
                 side = open()?;
@@ -244,7 +245,7 @@ fn queries(
     Ok((samples, trace))
 }
 
-/// Adds the trace of a farpool process, from its start to now.
+/// Adds the trace of the column chunks that a farpool process has used, from its start to now.
 fn add_trace(trace: &mut TraceResult, name: Name, side: &mut Rival) -> Result<()> {
     if name == Name::Farpool {
         let bytes_of_process = bytes_read_by(side.process_id())?;

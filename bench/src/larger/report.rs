@@ -1,4 +1,4 @@
-//! Formats the results as tables.
+//! Formats the results of the benchmark suite `larger` as tables.
 
 use super::measure::{LimitResult, QueryResult, Results, Sample};
 use super::trace::TraceResult;
@@ -6,7 +6,7 @@ use super::units;
 use crate::suite::Table;
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about = format!(
         "TPC-H at scale {} · median of {} runs · {} threads · all answers agree",
@@ -72,7 +72,8 @@ fn of_trace(trace: &TraceResult, goal: f64) -> String {
 
 /// Formats the times and reads, a row for each query.
 fn times(limit: &LimitResult, results: &Results) -> String {
-    // The additional time compared with in-memory execution, as a multiple of the time to read the bytes from the disk.
+    // The time that a query takes in addition to its time in memory, as a multiple of the time to read its bytes from
+    // the disk.
     let reading = |query: &QueryResult| {
         let sample = query.farpool.filter(|sample| sample.bytes_read > 0)?;
         Some((sample.ms - query.in_memory_ms) / (sample.bytes_read as f64 / results.disk_gb_s / 1e6))

@@ -1,5 +1,5 @@
-//! Farpool as a process that speaks the protocol of the rivals' drivers (`bench/rivals/driver.py`): an embedded pool
-//! over a data directory.
+//! Farpool as one side of a comparison with rivals: a process that speaks the protocol of the rivals' drivers
+//! (`bench/rivals/driver.py`): an embedded pool over a data directory.
 
 use crate::pools::{self, milliseconds};
 use crate::suite;

@@ -8,24 +8,24 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The uses and reads within one limit, from the start of the process to its last query.
+/// The uses and reads of column chunks within one memory limit, from the start of the process to its last query.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TraceResult {
-    /// Bytes of the pool.
+    /// Memory of the pool in bytes.
     pub capacity: u64,
     /// Number of times that a query began to work on a chunk, and the total bytes on disk of these chunks.
     pub uses: u64,
     pub bytes_used: u64,
     /// Bytes on disk of the chunks that were read into the pool.
     pub bytes_read: u64,
-    /// Bytes of those chunks that were not used before they were evicted, or the process ended.
+    /// Bytes of those read chunks that were not used before they were evicted, or the process ended.
     pub bytes_unused: u64,
     /// Bytes that Belady's rule would have read, and a lower bound for any order of eviction.
     pub bytes_belady: u64,
     pub bytes_bound: u64,
     /// Bytes that the process has read from the disk since its start, for any purpose.
     pub bytes_of_process: u64,
-    /// Accesses that the trace had no space for: only the first ones count.
+    /// Number of accesses for which the trace had no space: only the first ones are recorded.
     pub lost: u64,
 }
 
@@ -68,7 +68,7 @@ impl TraceResult {
 fn read(file: &Path) -> Result<(Vec<Use>, u64, u64)> {
     let text = std::fs::read_to_string(file)?;
     let (mut uses, mut bytes_read, mut bytes_unused) = (Vec::new(), 0, 0);
-    // Chunks that were read and have not been used since.
+    // The bytes of chunks that were read and have not been used since, by the id of the chunk.
     let mut waiting: HashMap<u64, u64> = HashMap::new();
     for line in text.lines() {
         let fields: Vec<&str> = line.split(' ').collect();

@@ -34,17 +34,17 @@ pub struct UnitsResult {
     pub scans: Vec<ScanResult>,
 }
 
-/// A scan with units of all sizes.
+/// Results of scans of the needed column chunks, with units of all sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScanResult {
     pub name: String,
     pub units: Vec<UnitResult>,
 }
 
-/// A scan with units of one size.
+/// Results of scans with units of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitResult {
-    /// Bytes of a unit; `None` if chunks are read one by one, each from its first page to its last one.
+    /// Bytes of a unit; `None` if column chunks are read one by one, each from its first page to its last one.
     pub unit_bytes: Option<u64>,
     /// Bytes of needed chunks in all runs, and bytes that were read for them.
     pub bytes_needed: u64,
@@ -186,7 +186,7 @@ fn read_all(files: &[File], pieces: &[Piece]) -> Result<f64> {
     let read_some = |mut memory: Pages| -> Result<()> {
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
             let memory = memory.of(usize::try_from(piece.bytes)?);
-            // The last unit of a file may extend beyond its end.
+            // The last unit of a file may extend beyond the end of the file.
             let read = files[piece.file].read_at(memory, piece.offset);
             if read.context("cannot read a segment past the system's cache")? == 0 {
                 bail!("a segment ends before byte {}", piece.offset);

@@ -1,4 +1,5 @@
-//! The suite as data: `bench/definitions/restart.toml`, which explains the fields.
+//! The definition of the benchmark suite `restart`, read from `bench/definitions/restart.toml` (the fields are
+//! explained there).
 
 use crate::suite::Options;
 use crate::tables::{Content, TableDefinition};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 /// Rows of an append that is stored in the log.
 pub const APPEND_ROWS: u64 = 2048;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -25,7 +26,7 @@ pub struct Definition {
     pub is_quick: bool,
 }
 
-/// Bounds to which all stores are cut.
+/// Upper bounds to which the sizes of all stores are reduced.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Most {

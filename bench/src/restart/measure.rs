@@ -1,4 +1,5 @@
-//! Starts both sides repeatedly, each time with the data dropped from the system's page cache.
+//! Measures restarts of farpool and its rival: starts both repeatedly, each time with the data dropped from the
+//! system's page cache.
 
 use super::definition::{Definition, Store};
 use super::rival::{Duckdb, Times};
@@ -27,10 +28,11 @@ pub struct Results {
     pub head: Head,
     pub runs: usize,
     pub threads: usize,
-    /// The data dropped before each start.
+    /// A description of the data that was dropped from the page cache before each start.
     pub dropped: String,
     pub duckdb: RivalResult,
-    /// Goals; see the definition.
+    /// Goals of the suite, which its definition explains: for the time and the bytes of the selective query, and for
+    /// the scan's share of the disk's speed.
     pub selective_ms: f64,
     pub selective_bytes: u64,
     pub of_disk: f64,
@@ -38,7 +40,7 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
-/// One store.
+/// Results for one store: the same data in a data directory of farpool and in a file of DuckDB.
 #[derive(Debug, Serialize)]
 pub struct StoreResult {
     pub name: String,
@@ -57,10 +59,11 @@ pub struct StartResult {
     pub memory_mib: usize,
     /// Milliseconds from the start of the process until a client is connected.
     pub connected_ms: f64,
-    /// Time from then to the answer of the selective query, and bytes that it read.
+    /// Time from then on to the answer of the selective query, in milliseconds, and the bytes that it read.
     pub selective_ms: f64,
     pub selective_bytes: u64,
-    /// Time until nothing more is read into memory, and the part of the tables in memory by then.
+    /// Time until nothing more is read into memory, in milliseconds, and the part of the tables that is in memory by
+    /// then.
     pub filled_ms: f64,
     pub filled_part: f64,
     pub scan: Option<ScanResult>,
@@ -214,7 +217,7 @@ impl Run<'_> {
         })
     }
 
-    /// Measures all starts within a limit.
+    /// Measures all starts within a memory limit.
     fn starts(
         &self,
         store: &Store,

@@ -1,10 +1,10 @@
-//! Formats the results as tables.
+//! Formats the results of the benchmark suite `restart` as tables.
 
 use super::measure::{Results, RivalTimes, StartResult, StoreResult};
 use crate::suite::Table;
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about =
         format!("median of {} starts · {} threads · all answers agree", results.runs, results.threads);

@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Rows of a batch that is passed on.
 const BATCH_ROWS: u64 = 64 << 10;
 
-/// DuckDB as the rival.
+/// DuckDB's Python environment, in which its processes run.
 pub struct Duckdb {
     python: PathBuf,
     pub version: String,
@@ -34,7 +34,7 @@ pub struct Times {
     pub own: f64,
 }
 
-/// The output of a process when its rows are complete.
+/// The output of a process after all rows of its statement have arrived.
 #[derive(Deserialize)]
 struct Said {
     own_ms: f64,
@@ -133,7 +133,7 @@ impl Duckdb {
     }
 }
 
-/// Parses what a process said when it was done, and waits for its end.
+/// Parses the line that a process printed when its statement was complete, and waits for its end.
 fn said(process: &mut Process, line: &str) -> Result<Said> {
     if !process.wait()?.success() {
         bail!("DuckDB failed");

@@ -29,7 +29,7 @@ pub struct Served {
     threads: usize,
 }
 
-/// An answer, with the time that it took.
+/// An answer to a statement, with the time that it took.
 pub struct Answered {
     pub answer: Answer,
     pub receipt: Receipt,

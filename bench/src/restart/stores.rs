@@ -15,18 +15,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of loads and appends in flight.
+/// Number of loads and appends that are sent at the same time.
 const LOADERS: usize = 4;
 
 /// The contents of a filled store.
 pub struct Filled {
-    /// Encoded bytes of all tables.
+    /// Encoded bytes of all tables of the store.
     pub bytes_encoded: u64,
-    /// Number of appends in the log.
+    /// Number of appends that the log contains.
     pub appends: u64,
 }
 
-/// Fills the data directory of a store.
+/// Fills the data directory of a store through a node.
 pub async fn fill(
     store: &Store,
     columns: &[(String, Content)],
@@ -59,7 +59,7 @@ pub async fn fill(
     Ok(Filled { bytes_encoded: bytes_encoded(data, (memory_mib, threads), store).await?, appends })
 }
 
-/// Appends rows to the log, and kills the node.
+/// Appends rows, which stay in the node's log, and kills the node.
 async fn append(
     store: &Store,
     columns: &[(String, Content)],

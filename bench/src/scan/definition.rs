@@ -1,9 +1,10 @@
-//! The suite as data: `bench/definitions/scan.toml`, which explains the fields.
+//! The definition of the benchmark suite `scan`, read from `bench/definitions/scan.toml` (the fields are explained
+//! there).
 
 use crate::tables::TableDefinition;
 use serde::Deserialize;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {

@@ -21,7 +21,7 @@ const VALUE_BYTES: u64 = 8;
 /// reads come from memory and not from a cache.
 const MEMORY_PARTS: u64 = 4;
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -100,7 +100,7 @@ async fn prepare(definition: &Definition, pool: Arc<EmbeddedPool>) -> Result<(Sc
     Ok((Scanner { plain: pools::session(pool, false, 1).await?, sessions, words }, info))
 }
 
-/// One round of a number of threads.
+/// One round of a case with one number of threads: the times of the scan and of reading plain memory.
 struct Sample {
     ms: f64,
     memory_ms: f64,

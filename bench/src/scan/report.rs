@@ -1,10 +1,10 @@
-//! Formats the results as a table.
+//! Formats the results of the benchmark suite `scan` as a table.
 
 use super::measure::{CaseResult, Results};
 use crate::suite::Table;
 use crate::text;
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let gb_s = |case: &CaseResult, bytes: u64| bytes as f64 / case.median_ms / 1e6;
     let table = Table::of(&results.cases)

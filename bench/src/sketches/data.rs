@@ -1,4 +1,4 @@
-//! The data of the suite: a column in memory, and in files for rivals.
+//! The data of the benchmark suite `sketches`: a column in memory, and in files for rivals.
 
 use super::definition::{Column, Definition};
 use crate::random::Random;

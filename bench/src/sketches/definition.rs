@@ -1,11 +1,12 @@
-//! The suite as data: `bench/definitions/sketches.toml`, which explains the fields.
+//! The definition of the benchmark suite `sketches`, read from `bench/definitions/sketches.toml` (the fields are
+//! explained there).
 
 use crate::parameters;
 use farpool::model::SketchParameters;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -26,7 +27,7 @@ pub struct Column {
     pub skew: Option<f64>,
 }
 
-/// A set of sketches that are computed together.
+/// A set of sketches that are computed together, with its goals.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {

@@ -34,7 +34,7 @@ pub struct IngestSide {
     pub profile_ms: Vec<f64>,
 }
 
-/// Two nodes and a client.
+/// Two nodes, of which one profiles loaded rows, and a client of each.
 pub struct Ingest {
     runtime: Runtime,
     nodes: [Side; 2],

@@ -1,5 +1,5 @@
-//! The library's side, with a partial sketch for each thread, which are merged; and the side of the naive
-//! implementation.
+//! The side of farpool's sketch library, with a partial sketch for each thread, which are merged; and the side of the
+//! naive implementation.
 
 use super::naive::Naive;
 use anyhow::{Result, bail};

@@ -22,7 +22,7 @@ struct Sides {
     rivals: Vec<Rival>,
 }
 
-/// One run of a side.
+/// The measurements of one run of a side.
 struct Timed {
     side: String,
     rows: usize,
@@ -65,7 +65,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
 }
 
 impl Sides {
-    /// Starts pools and rivals; the rivals become `known`.
+    /// Starts pools and rivals. Adds the entries of the rivals to `known`.
     fn start(definition: &Definition, threads: usize, known: &mut Vec<RivalResult>) -> Result<Sides> {
         let (rivals, results) = suite::start(&definition.rivals, threads)?;
         *known = results;

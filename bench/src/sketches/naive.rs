@@ -38,7 +38,8 @@ impl Naive {
                 let register = &mut self.registers[hash.low as usize & ((1 << precision) - 1)];
                 *register = (*register).max(hash.high.leading_zeros().min(62) as u8 + 1);
             }
-            // Each row uses the bits of the hash from 16 bits further on; the sign is the bit above those of the index.
+            // Each row of counters uses the bits of the hash from 16 bits further on than the row before; the sign is
+            // the bit above those of the index.
             if let Some(c) = self.parameters.frequency {
                 for row in 0..usize::from(c.rows) {
                     let place = hash.slice(16 * row as u32, c.precision.into()) as usize;

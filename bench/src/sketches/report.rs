@@ -1,10 +1,10 @@
-//! Formats the results as tables.
+//! Formats the results of the benchmark suite `sketches` as tables.
 
 use super::results::{LIBRARY, Results};
 use crate::stats;
 use crate::suite::{Table, list};
 
-/// Returns the whole report.
+/// Returns the whole report of the suite as text.
 pub fn text(results: &Results) -> String {
     let about = format!("{} values of 32 bits · median of {} runs", results.rows, results.runs);
     format!(

@@ -1,4 +1,4 @@
-//! Results of a run, as written to JSON and kept in `bench/record/`.
+//! Results of a run of the benchmark suite `sketches`, as written to JSON and kept in `bench/record/`.
 
 use super::ingest::IngestResult;
 use crate::limits::Limits;
@@ -12,7 +12,7 @@ pub const LIBRARY: &str = "library";
 /// Name of the naive implementation's side.
 pub const NAIVE: &str = "naive";
 
-/// A run of the suite.
+/// Results of a run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub struct CaseResult {
     pub sides: Vec<Side>,
 }
 
-/// Times of a side.
+/// Times of one side of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     pub name: String,

@@ -7,7 +7,7 @@ use crate::answers::{self, Answer};
 use crate::digest::Digest;
 use anyhow::{Result, bail};
 
-/// An answer, or what is known of it.
+/// An answer to a query, or what is known of the answer.
 pub trait Compared: Clone {
     /// Describes a difference; `None` if there is none.
     fn difference(&self, actual: &Self) -> Option<String>;

@@ -1,4 +1,5 @@
-//! The rivals of a suite: those that are installed are started, and the report names all.
+//! The rivals of a suite (the systems that farpool is compared with): those that are installed are started, and the
+//! report names all.
 
 use crate::rival::{Rival, RivalDefinition};
 use anyhow::Result;

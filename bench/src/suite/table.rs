@@ -21,7 +21,7 @@ impl<T: Copy> Table<T> {
         Table { header: Vec::new(), rows: vec![Vec::new(); items.len()], items }
     }
 
-    /// Adds a column.
+    /// Adds a column with a cell for each item.
     pub fn column<C: Display>(mut self, name: impl Into<String>, cell: impl Fn(T) -> C) -> Table<T> {
         self.header.push(name.into());
         for (row, item) in self.rows.iter_mut().zip(&self.items) {

@@ -29,7 +29,7 @@ pub fn turns_after_warm_up(sides: usize, runs: usize) -> impl Iterator<Item = Tu
 pub struct Samples<S>(Vec<Option<Vec<S>>>);
 
 impl<S> Samples<S> {
-    /// Creates no samples of a number of sides.
+    /// Creates an empty collection of samples for a number of sides.
     pub fn new(sides: usize) -> Samples<S> {
         Samples((0..sides).map(|_| Some(Vec::new())).collect())
     }

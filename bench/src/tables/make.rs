@@ -114,8 +114,8 @@ fn scattered(row: u64, domain: u64) -> u64 {
     }
 }
 
-/// Creates a string of words of about `bytes` bytes. One string in two has `fox`, two digits, and later `bar`; one in
-/// four has the first without the last.
+/// Creates a string of words of about `bytes` bytes. One string in two has `fox`, two digits, and later `bar`; one
+/// string in four has `fox` and digits but no `bar`.
 fn text(random: u64, bytes: usize) -> String {
     let mut text = Vec::with_capacity(bytes + 8);
     let mut state = random;

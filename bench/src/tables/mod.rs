@@ -6,7 +6,7 @@ pub use make::{batches, batches_between, file, read};
 
 use serde::Deserialize;
 
-/// A table.
+/// The definition of a table of random values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableDefinition {
@@ -38,7 +38,7 @@ pub enum Content {
     Uniform(u64),
     /// The row's number, from 0.
     Serial,
-    /// Each number below half of the number of rows twice.
+    /// Each number below half of the number of rows, twice.
     Twice,
     /// Random floats from 0 to below 1.
     Float,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tpchgen::generators as make;
 use tpchgen_arrow as arrows;
 
-/// The tables, smallest first.
+/// The names of the TPC-H tables, smallest table first.
 pub const TABLES: [&str; 8] =
     ["region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"];
 

@@ -1,8 +1,8 @@
-//! The suite as data: `bench/definitions/tpch.toml`.
+//! The definition of the benchmark suite `tpch`, read from `bench/definitions/tpch.toml`.
 
 use serde::{Deserialize, Serialize};
 
-/// A suite.
+/// The definition of the suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
@@ -20,7 +20,7 @@ pub struct Definition {
     pub goals: Vec<Goal>,
 }
 
-/// A number to reach.
+/// A goal: a measured quantity, and the bounds that it should satisfy.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
@@ -30,7 +30,7 @@ pub struct Goal {
     pub measure: Measure,
     /// The query, if the goal concerns a single one.
     pub query: Option<usize>,
-    /// The side of the goal.
+    /// The side whose quantity is measured.
     pub of: Option<String>,
     /// The side that it is compared with.
     pub against: Option<String>,

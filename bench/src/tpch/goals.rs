@@ -1,4 +1,5 @@
-//! Compares results with goals. A missed goal is reported and does not fail the run.
+//! Compares the results of the benchmark suite `tpch` with its goals. A missed goal is reported and does not fail the
+//! run.
 
 use super::definition::{Goal, Measure};
 use super::results::Results;
@@ -15,7 +16,7 @@ pub struct Checked {
     pub met: Option<bool>,
 }
 
-/// Checks all goals.
+/// Compares the results with all goals.
 pub fn check(goals: &[Goal], results: &Results) -> Vec<Checked> {
     let checked = goals.iter().map(|goal| {
         let measured = measured(goal, results);

@@ -1,4 +1,4 @@
-//! Formats the results as a table.
+//! Formats the results of the benchmark suite `tpch` as a table.
 
 use super::loading::Cost;
 use super::results::{QueryResult, Results};

@@ -10,7 +10,7 @@ use farpool::Receipt;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A run of a suite.
+/// Results of a run of a suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     #[serde(flatten)]
@@ -29,7 +29,7 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
-/// A query on all sides.
+/// Results of a query on all sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueryResult {
     pub query: usize,
@@ -38,19 +38,19 @@ pub struct QueryResult {
     pub sides: BTreeMap<String, SideResult>,
 }
 
-/// A query on one side.
+/// Results of a query on one side.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SideResult {
     /// The median of the times.
     pub median_ms: f64,
     /// Every counted time, in the order of the runs.
     pub times_ms: Vec<f64>,
-    /// The receipt of the last run; for a rival only the bytes on the wire, if it counts them.
+    /// Execution statistics (receipt) of the last run; for a rival only the bytes on the wire, if it counts them.
     pub receipt: Receipt,
 }
 
 impl SideResult {
-    /// Returns the results of all counted runs.
+    /// Returns the results of a side from the samples of its counted runs.
     pub fn of(samples: &[Sample]) -> SideResult {
         SideResult {
             median_ms: stats::median_of(samples, |sample| sample.ms),
@@ -61,7 +61,7 @@ impl SideResult {
 }
 
 impl Results {
-    /// Returns the median of a query on a side.
+    /// Returns the median time of a query on a side.
     pub fn median(&self, query: usize, side: &str) -> Option<f64> {
         Some(self.side(query, side)?.median_ms)
     }
@@ -71,7 +71,7 @@ impl Results {
         self.queries.iter().find(|result| result.query == query)?.sides.get(side)
     }
 
-    /// Returns the sum of the medians of all queries on a side; `None` if one is missing.
+    /// Returns the sum of the median times of all queries on a side; `None` if one is missing.
     pub fn total(&self, side: &str) -> Option<f64> {
         self.queries.iter().map(|result| Some(result.sides.get(side)?.median_ms)).sum()
     }

@@ -1,4 +1,5 @@
-//! The sides of a comparison: rivals, and farpool in-process and over TCP, with and without push-down.
+//! The sides of a comparison: rivals (the systems that farpool is compared with), and farpool in-process and over TCP,
+//! with and without push-down.
 
 use super::data;
 use crate::answers::Answer;
@@ -10,7 +11,7 @@ use farpool::{EmbeddedPool, Pool, Receipt, Session};
 use std::path::Path;
 use std::sync::Arc;
 
-/// One side.
+/// One side of the comparison.
 pub struct Side {
     /// Name of the side in the definition.
     pub name: String,
@@ -22,17 +23,17 @@ enum Engine {
     Farpool(Arc<Session>),
 }
 
-/// One run of one query.
+/// The measurements of one run of one query.
 pub struct Sample {
     /// Milliseconds, from the text of the query to the last batch.
     pub ms: f64,
     /// The result of the query.
     pub answer: Answer,
-    /// The pool's receipt; for a rival only the bytes on the wire, if it counts them.
+    /// The pool's execution statistics; for a rival only the bytes on the wire, if it counts them.
     pub receipt: Receipt,
 }
 
-/// A node of this process, and the pools that connect to it.
+/// A node in this process, and the pools that connect to it.
 pub struct Farpool {
     /// The pool without a socket.
     pub embedded: Arc<EmbeddedPool>,
@@ -50,7 +51,8 @@ impl Farpool {
         Ok(Farpool { embedded, remote })
     }
 
-    /// Opens the side with this name, such as `remote on`.
+    /// Opens the side of farpool with this name, such as `remote on`: the way to the pool, and whether operators are
+    /// pushed down.
     pub async fn side(&self, name: &str, threads: usize) -> Result<Side> {
         let (way, switch) = name.split_once(' ').unwrap_or((name, ""));
         let pool: Arc<dyn Pool> = match way {

@@ -58,7 +58,7 @@ impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         match self.is_ours() {
             true => {
-                // Cancelling a query notifies the runtime.
+                // Dropping a query cancels it, which notifies the runtime.
                 let _entered = runtime::entered();
                 self.value = None;
             }

@@ -179,7 +179,7 @@ impl Wake for Unpark {
 /// A panic of `work`, which is reported as an error, like that of a task.
 fn begun<W: Future>(handle: &Handle, work: W) -> thread::Result<Begun<W::Output, W>> {
     let mut work = Box::pin(work);
-    // A thread of the runtime must not wait for it.
+    // A thread of the runtime must not block until the runtime has done the work.
     if Handle::try_current().is_ok() {
         return Ok(Begun::Pending(work));
     }

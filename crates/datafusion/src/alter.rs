@@ -1,4 +1,4 @@
-//! Plans ALTER TABLE, which DataFusion 55.2 parses but does not plan.
+//! Plans ALTER TABLE of a table in a pool (store of tables), which DataFusion 55.2 parses but does not plan.
 
 use crate::catalog;
 use arrow_schema::{Field, FieldRef, Schema};

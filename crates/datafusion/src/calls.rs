@@ -1,5 +1,5 @@
 //! Converts the aggregate functions of a plan fragment to aggregates of a program (the part of the query that is pushed
-//! down).
+//! down to the pool, the store of the tables).
 //!
 //! Invariant: the derivation of each result ([`Outcome`]) gives exactly the result of the aggregate function. Calls
 //! that read different values from a state (sketch or moments) of the same arguments share one state, if that changes
@@ -16,7 +16,7 @@ use farpool_model::{Accumulation, Aggregate, AggregateFunction, Expr, NullHandli
 use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
 
-/// The aggregate calls converted so far.
+/// The aggregate calls of a plan fragment that have been converted so far.
 pub(crate) struct Calls<'a> {
     pub scope: Scope<'a>,
     /// The aggregates of the program, which the results of the calls are derived from.

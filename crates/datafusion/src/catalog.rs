@@ -1,14 +1,14 @@
-//! Name resolution: each pool is a catalog (the first part of `catalog.schema.table`) with the pool's schemas. Its
-//! tables are also found without the name of the catalog, after the session's own tables and views.
+//! Name resolution: each pool (store of tables) is a catalog (the first part of `catalog.schema.table`) with the pool's
+//! schemas. Its tables are also found without the name of the catalog, after the session's own tables and views.
 //!
 //! If a name has a schema and a pool does not have that schema, the pool's error is returned: the schema is never left
 //! out to find a table elsewhere. DataFusion asks for schemas synchronously, without a way to ask the pool, so that a
 //! schema is returned for every name; whether it exists is checked when a table in it is looked up.
 //!
 //! Invariant: one statement sees one version of a table, the newest at the time of planning ([`crate::pins`]).
-//! Descriptions of a remote pool's tables are cached, which saves a round trip. When a pool prepares a program, it
-//! reports the table version that the program will read. If that is not the cached version, or if the statement has no
-//! program that would tell, the session drops the cache and plans once more.
+//! Descriptions of a remote pool's tables are cached, which saves a round trip. When a pool prepares a program (the
+//! part of a query that the pool runs), it reports the table version that the program will read. If that is not the
+//! cached version, or if the statement has no program that would tell, the session drops the cache and plans once more.
 
 mod home;
 

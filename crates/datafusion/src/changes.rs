@@ -1,13 +1,14 @@
-//! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
+//! Statements that change tables of a pool (the store that holds the tables): CREATE TABLE, UPDATE, DELETE and
+//! TRUNCATE.
 //!
 //! A change reads one version of its table. If the pool can make the change itself, it does (`in_place.rs`), and rows
 //! that are appended meanwhile are kept. Otherwise this process reads all rows and loads them again as a new version,
 //! and the load succeeds only if the table is still at the version that was read (optimistic concurrency control). If
 //! another change came first, the statement is planned again on the new version.
 //!
-//! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate programs,
-//! so that the condition must give the same result in both: its subqueries are evaluated once, in advance, and
-//! conditions with volatile functions such as `random()` are refused.
+//! Invariant: every row of the version is either changed or kept. Changed and kept rows are read by separate programs
+//! (parts of a plan that the pool runs), so that the condition must give the same result in both: its subqueries are
+//! evaluated once, in advance, and conditions with volatile functions such as `random()` are refused.
 
 mod in_place;
 mod subqueries;
@@ -156,8 +157,9 @@ fn is_table(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the filter with its subqueries replaced by their values, so that it gives the same result in each of the two
-/// programs. Fails for volatile filters, which could give different results.
+/// Returns the filter with its subqueries replaced by their values, so that it gives the same result in the program
+/// that reads the changed rows and in that which reads the kept rows. Fails for volatile filters, which could give
+/// different results.
 async fn settled(state: &Arc<SessionState>, filter: &Filter) -> Result<Filter> {
     let predicate = subqueries::computed(state, filter.predicate.clone()).await?;
     if predicate.is_volatile() {
@@ -193,8 +195,8 @@ async fn rewrite(
     Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept, in_place })))
 }
 
-/// Returns the error for a change of key-value entries (a table that is a space of keys) which the pool cannot make
-/// itself: entries are never read and loaded again, because other clients write them concurrently.
+/// Returns the error for a change of key-value entries (of a keyspace that statements use as a table) which the pool
+/// cannot make itself: entries are never read and loaded again, because other clients write them concurrently.
 fn only_in_place(table: &PoolTable) -> Error {
     let name = table.info().name.as_str();
     let message = format!(

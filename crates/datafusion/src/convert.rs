@@ -1,5 +1,5 @@
-//! Converts DataFusion's logical expressions, after type coercion, to expressions of the model, which a pool can
-//! evaluate.
+//! Converts DataFusion's logical expressions, after type coercion, to expressions of farpool's model, which a pool (the
+//! store that holds the tables) can evaluate.
 //!
 //! Invariant: a converted expression has the same value on every row and the same type as in DataFusion, and fails only
 //! where DataFusion fails. Any other expression becomes [`Expr::Opaque`], with the reason, and stays in the engine.

@@ -1,4 +1,4 @@
-//! COPY TO: passes the rows of a query to a file writer.
+//! COPY TO: passes the rows of a query, wherever its parts run, to a file writer.
 
 use crate::rows::Rows;
 use arrow_array::{RecordBatch, UInt64Array};

@@ -1,5 +1,5 @@
-//! Statistics of tables and of program results in DataFusion's types, for DataFusion's own estimates; joins are
-//! estimated in [`crate::joins`].
+//! Statistics of tables in pools, and of the results of programs (the parts of queries that pools run), in DataFusion's
+//! types, for DataFusion's own estimates; joins are estimated in [`crate::joins`].
 //!
 //! Invariant: no value is marked as exact, because a statement may read a newer version of the table than the described
 //! one.

@@ -1,5 +1,6 @@
 //! Files named in FROM. While the statement is planned, a placeholder with the file's schema stands for the file; it is
-//! then replaced by a table of only those columns that the plan needs.
+//! then replaced by a table of only those columns that the plan needs, for example in a pool (store of tables) in this
+//! process.
 
 use crate::table::PoolTable;
 use arrow_schema::{Schema, SchemaRef};

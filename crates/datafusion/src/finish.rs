@@ -1,6 +1,7 @@
-//! Finishes aggregations whose groups a pool returns in parts (partial aggregates: several rows may belong to one
-//! group). Builds the plan above the program, which merges the parts of each group with the engine's aggregates. The
-//! planner crate decides which aggregates merge the parts, and how the results follow from the merged values.
+//! Finishes aggregations whose groups a pool (the store that holds the tables) returns in parts (partial aggregates:
+//! several rows may belong to one group). Builds the plan above the program (the part of the query that the pool runs),
+//! which merges the parts of each group with the engine's aggregates. The planner crate decides which aggregates merge
+//! the parts, and how the results follow from the merged values.
 //!
 //! Invariant: the finished plan has the schema of the fragment that it replaces, and returns the same rows as a pool
 //! that answers `exact` (groups that are already complete).

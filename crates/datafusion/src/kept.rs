@@ -1,7 +1,7 @@
 //! Result rows that are stored in memory because they are made before they are read: those of a statement of a batch
-//! that starts before the client requests its result (`batch.rs`), and the common result of several programs that run as
-//! one (`shared.rs`). Their bytes are limited; a result that does not fit is discarded, and computed again when it is
-//! needed.
+//! that starts before the client requests its result (`batch.rs`), and the common result of several programs (parts of
+//! queries that a pool runs) that run as one (`shared.rs`). Their bytes are limited; a result that does not fit is
+//! discarded, and computed again when it is needed.
 
 use arrow_array::RecordBatch;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

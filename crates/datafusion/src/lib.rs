@@ -1,5 +1,5 @@
-//! DataFusion over pools: plans SQL, pushes down the parts of a query that a pool can run, as programs (one for each
-//! table), and runs the rest in this process.
+//! DataFusion over pools (stores of compressed tables): plans SQL, pushes down the parts of a query that a pool can
+//! run, as programs (one for each table), and runs the rest in this process.
 //!
 //! Invariant: every query gives the same result with push-down enabled and disabled. The result of a part that the pool
 //! runs is used as it is only if the pool answered `exact` for it; otherwise the engine applies that part again.

@@ -35,13 +35,13 @@ pub(crate) struct EngineMemory {
     spillable_max: usize,
 }
 
-/// Returns whether the consumer is a repartitioning, which holds rows in flight between threads.
+/// Returns whether the memory consumer is a repartitioning, which holds rows in flight between threads.
 fn is_on_its_way(consumer: &MemoryConsumer) -> bool {
     consumer.can_spill() && consumer.name().starts_with("RepartitionExec[")
 }
 
 impl EngineMemory {
-    /// Creates the view of the budget `work`.
+    /// Creates a memory pool for DataFusion that reserves from the budget `work`.
     pub fn new(work: &Arc<WorkMemory>) -> Self {
         let account = work.account(&TenantName::default());
         EngineMemory {

@@ -1,9 +1,9 @@
 //! The table versions that one statement reads, or that all statements of a batch read (a snapshot).
 //!
-//! Invariant: all programs of a statement over one table read one version of it: the version that was newest when the
-//! first of the programs was prepared. The handle of that program keeps the version alive until the statement is
-//! dropped. The table description that the statement was planned with may be of an older version; it is used for
-//! estimates only. The statements of a batch share their versions.
+//! Invariant: all programs (parts of a statement that a pool runs) over one table read one version of it: the version
+//! that was newest when the first of the programs was prepared. The handle of that program keeps the version alive
+//! until the statement is dropped. The table description that the statement was planned with may be of an older
+//! version; it is used for estimates only. The statements of a batch share their versions.
 
 use crate::table::PoolTable;
 use datafusion::catalog::Session;

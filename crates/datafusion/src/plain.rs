@@ -1,5 +1,6 @@
-//! Plans that no rule of the physical optimizer changes: the unchanged result of a program, or one row of constants.
-//! The rules are skipped for them, which saves a tenth of the time of a small statement.
+//! Plans that no rule of the physical optimizer changes: the unchanged result of a program (the part of a query that a
+//! pool runs), or one row of constants. The rules are skipped for them, which saves a tenth of the time of a small
+//! statement.
 
 use crate::exec::PoolExec;
 use datafusion::config::ConfigOptions;

@@ -102,7 +102,8 @@ impl Plans {
             return Ok(());
         }
         let Some(seen) = Seen::of(plan, state)? else { return Ok(()) };
-        // A name that is not among the scans is a view's, whose name was replaced by the scans of its query.
+        // A name that is not among the scans is that of a view, in whose place the plan has the scans of the view's
+        // query.
         if !references.iter().all(|name| seen.scans.iter().any(|(scan, _)| scan == name)) {
             return Ok(());
         }

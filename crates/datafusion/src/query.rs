@@ -1,4 +1,4 @@
-//! One planned statement: its schema, its result, and its execution statistics.
+//! One planned SQL statement: the schema of its result, its execution, and its execution statistics.
 
 use crate::batch::{self, Ahead, HeadStart};
 use crate::changes::Change;
@@ -50,7 +50,8 @@ struct State {
     versions: Option<Arc<Versions>>,
 }
 
-/// The view of a statement on its batch: the executions that started early, and its own among them (`head_start`).
+/// A statement's link to its batch: the executions of the batch that started early, and the statement's own one among
+/// them (`head_start`).
 struct InBatch {
     ahead: Arc<Ahead>,
     head_start: Mutex<Option<Arc<HeadStart>>>,

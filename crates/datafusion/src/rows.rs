@@ -1,4 +1,5 @@
-//! A plan that returns rows, and its execution.
+//! A plan that returns rows, and its execution. The plan contains programs (parts of the query that a pool, the store
+//! of the tables, runs), and DataFusion runs the rest.
 //!
 //! A plan that runs out of memory before its first row is replaced by another one, over the same versions of the
 //! tables, with fewer hash joins (`crate::joins::HashTables`): the sorts of the sort-merge joins in their place can
@@ -77,7 +78,7 @@ struct Current {
     context: Arc<TaskContext>,
     /// Number of earlier physical plans that ran out of memory.
     failed: usize,
-    /// Execution statistics of the programs of those plans.
+    /// Execution statistics of the programs of earlier physical plans, which ran out of memory.
     spent: Vec<ReceiptHandle>,
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn rules_of_all_plans(
 }
 
 impl Rows {
-    /// Plans the rows of `plan`.
+    /// Makes the physical plan for the rows of `plan`.
     pub async fn plan(state: &Arc<SessionState>, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
         let memory_bytes = match state.runtime_env().memory_pool.memory_limit() {
             MemoryLimit::Finite(bytes) => Some(bytes),

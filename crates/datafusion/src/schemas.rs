@@ -1,4 +1,4 @@
-//! CREATE SCHEMA and DROP SCHEMA, which change a pool.
+//! CREATE SCHEMA and DROP SCHEMA, which change the schemas of a pool (a store of tables).
 
 use datafusion::common::not_impl_err;
 use datafusion::error::Result;

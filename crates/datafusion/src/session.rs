@@ -1,4 +1,5 @@
-//! A session: its settings, its pools, and the planning of its statements.
+//! The SQL session: its settings, its pools (the memory nodes or embedded stores that hold compressed tables), and the
+//! planning of its statements.
 
 use crate::alter;
 use crate::batch::Batch;

@@ -1,6 +1,6 @@
-//! Programs that run as one (multi-query optimization) if the planner crate expects this to take less time
-//! ([`farpool_planner::groups`]): those of a batch of statements, and those of concurrent statements of a session
-//! ([`crate::window`]).
+//! Programs (the parts of queries that a pool runs, each over one table) that run as one (multi-query optimization) if
+//! the planner crate expects this to take less time ([`farpool_planner::groups`]): those of a batch of statements, and
+//! those of concurrent statements of a session ([`crate::window`]).
 //!
 //! Invariant: sharing changes no result. The common result is read completely by a separate task before the first
 //! program gets its part of it, so that no program waits for another to proceed. If that fails or the result is too

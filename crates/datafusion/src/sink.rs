@@ -1,4 +1,4 @@
-//! INSERT INTO a table of a pool: the rows are loaded as a new version of the table.
+//! INSERT INTO a table of a pool (the store of the table): the rows are loaded as a new version of the table.
 
 use crate::table::PoolTable;
 use arrow_schema::SchemaRef;

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(on_disk.len(), text.len());
         assert!(!on_disk.windows(8).any(|window| text[..64].windows(8).any(|plain| plain == window)));
         assert_eq!(std::os::unix::fs::MetadataExt::nlink(&file.file.metadata().unwrap()), 0);
-        // Changed bytes are an error.
+        // A frame with changed bytes cannot be decrypted, and is an error.
         on_disk[5] ^= 1;
         file.file.write_all_at(&on_disk, 0).unwrap();
         assert_eq!(file.frame(0).unwrap_err().kind, farpool_model::ErrorKind::Corrupt);

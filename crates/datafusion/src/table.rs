@@ -1,8 +1,8 @@
-//! A table of a pool as a DataFusion table provider.
+//! A table of a pool (the store that holds the tables) as a DataFusion table provider.
 //!
-//! Invariant: one `PoolTable` describes one version of a table. The programs of a statement read the version that the
-//! statement has pinned ([`crate::pins`]), which may be newer. A plan that is made without a statement reads the
-//! version of the `PoolTable`, or fails.
+//! Invariant: one `PoolTable` describes one version of a table. The programs of a statement (the parts that the pool
+//! runs) read the version that the statement has pinned ([`crate::pins`]), which may be newer. A plan that is made
+//! without a statement reads the version of the `PoolTable`, or fails.
 
 use crate::convert::Scope;
 use crate::estimates;

@@ -1,5 +1,5 @@
-//! Views that a pool stores for all clients of a tenant. The pool stores only the text of a view's query; the client
-//! that reads the view plans the query.
+//! Views that a pool (a store of tables) stores for all clients of a tenant. The pool stores only the text of a view's
+//! query; the client that reads the view plans the query.
 //!
 //! A view's text can refer only to tables and views of its own pool: not to those of the session or of its other pools,
 //! nor to files of this machine. Other clients do not have those, and a text that another client wrote must not get

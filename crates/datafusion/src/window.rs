@@ -1,5 +1,5 @@
-//! Statements of concurrent callers of one session: their programs run as one if that takes less time
-//! ([`crate::shared`]), like those of a batch.
+//! Statements of concurrent callers of one session: their programs (the parts of queries that a pool runs) run as one
+//! if that takes less time ([`crate::shared`]), like those of a batch.
 //!
 //! For this, a statement waits for a short time, the window. It waits only if it is expected to take many times as long
 //! as the window, and only while other statements are running: a short look-up does not wait, and neither does a single

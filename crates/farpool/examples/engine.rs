@@ -37,7 +37,7 @@ async fn main() -> Result<()> {
     println!("{} orders at {}", info.rows, pool.url());
     let schema = info.schema;
 
-    // A real engine would write the Substrait bytes itself; this one uses the pool's library.
+    // A real engine would encode the Substrait plans itself; this example uses farpool's encoder.
     for (what, program) in [("largest orders", largest()?), ("totals", totals()?), ("names", names()?)] {
         let plan = encode_program(&program, &schema)?;
         println!("\n{what}: a plan of {} bytes", plan.len());
@@ -56,7 +56,7 @@ async fn run(pool: &dyn Pool, schema: &SchemaRef, plan: &[u8]) -> Result<()> {
     }
     let finish = Finish::of(&program, &prepared, schema);
     if !prepared.is_exact() && finish.is_none() {
-        // An engine with its own operators would request the columns that the rest of the plan needs.
+        // A real engine would request the columns that the rest of its plan needs, and run its own operators on them.
         let columns: Vec<&str> = prepared.schema.fields().iter().map(|f| f.name().as_str()).collect();
         println!("  this engine has no operators: it would go on with {}", columns.join(", "));
         return Ok(());

@@ -1,6 +1,7 @@
-//! The pool in the engine's own process: the same node as behind a socket, without the socket.
+//! A pool (store of compressed tables) in the engine's own process: the code of a memory node, called without a socket.
 //!
-//! Invariant: a query uses only the threads that poll its streams; each poll processes at most one morsel.
+//! Invariant: a query uses only the threads that poll its streams; each poll processes at most one morsel (a small
+//! range of a table's rows).
 
 use crate::morsels;
 use arrow::datatypes::SchemaRef;
@@ -272,7 +273,7 @@ impl Pool for EmbeddedPool {
         self.caller.admit(&run).await?;
         let threads = run.need()?.threads;
         let execution = morsels::execute(self.caller.clone(), run.clone(), threads);
-        // Dropping the set drops the streams, which cancels the run.
+        // Dropping the set drops the streams, which cancels the execution of the program.
         let mut steps = JoinSet::new();
         for mut stream in execution.streams {
             steps.spawn(async move { stream.try_next().await });

@@ -1,5 +1,5 @@
-//! Loads files into pools: Parquet, CSV, JSON and Arrow IPC. The files are read on separate threads while the pool
-//! encodes rows.
+//! Loads files into pools (stores of compressed tables): Parquet, CSV, JSON and Arrow IPC. The files are read on
+//! separate threads while the pool encodes rows.
 
 use crate::cloud::WebFiles;
 use crate::nested;
@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of batches that are read and not yet taken by the pool.
+/// Maximum number of batches that are read and not yet taken by the pool. Reason: a few batches hide the pauses of
+/// reading, and more only take memory.
 const BATCHES_AHEAD: usize = 4;
 
 /// Maximum number of left-out columns that a note lists by name.

@@ -1,9 +1,10 @@
-//! Execution of a program as streams: each poll of a stream runs one step of the program on the polling thread.
+//! Execution of a program (a query over one table) as streams: each poll of a stream runs one step of the program on
+//! the polling thread.
 //!
-//! Invariants: every batch is returned by exactly one stream. A stream that finds all morsels taken sleeps until
-//! another stream has finished one, because only then can there be more to do (the merge of an aggregation). When the
-//! last stream has ended or was dropped, the execution statistics are set, and a program whose streams were dropped
-//! early is cancelled.
+//! Invariants: every batch is returned by exactly one stream. A stream that finds all morsels (small ranges of the
+//! table's rows) taken sleeps until another stream has finished one, because only then can there be more to do (the
+//! merge of an aggregation). When the last stream has ended or was dropped, the execution statistics are set, and a
+//! program whose streams were dropped early is cancelled.
 
 use arrow::array::RecordBatch;
 use farpool_model::{Error, Result};

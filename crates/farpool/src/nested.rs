@@ -1,4 +1,5 @@
-//! Converts nested columns (lists, structs and maps), which pools do not support, to text: the JSON of their values.
+//! Converts nested columns (lists, structs and maps), which pools (stores of tables) do not support, to text: the JSON
+//! of their values.
 
 use crate::json::{check_json, json_writer};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};

@@ -17,7 +17,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 /// Maximum number of threads. Reason: more do not parse a file faster, because they wait for its bytes.
 const THREADS_MAX: usize = 16;
 
-/// Maximum number of batches of one task that wait for the reader.
+/// Maximum number of batches of one task that wait for the reader. Reason: bounds the memory of tasks that are ahead of
+/// the reader.
 const BATCHES_AHEAD: usize = 4;
 
 /// A message from the thread of a task to the reader.
@@ -68,7 +69,7 @@ fn work(shared: &Mutex<Line>) {
                 return;
             }
         }
-        // The reader may be gone.
+        // The reader may have been dropped.
         let _ = place.blocking_send(Item::End);
     }
 }
@@ -132,7 +133,8 @@ mod tests {
 
     fn task(number: i64) -> Task {
         Box::new(move || {
-            // Makes later tasks finish before earlier ones.
+            // Tasks with other numbers end earlier than those whose number is divisible by 3, so that later tasks
+            // finish before earlier ones.
             (0..500 * i64::from(number % 3 == 0)).for_each(|_| std::thread::yield_now());
             Box::new((0..number % 4).map(move |i| match number * 10 + i {
                 991 => Err(Error::invalid("this one")),

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Interval at which the progress of a table's profile is polled.
+/// Interval at which the progress of a table's profile is polled. Reason: a progress bar needs no more.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Rows that are about to be profiled.
+/// Files or a stream of rows that are about to be profiled.
 pub struct Profiling {
     /// Schema of the requested columns.
     schema: SchemaRef,
@@ -107,13 +107,13 @@ impl Profiling {
 pub struct TableProfile {
     /// Description of the table version.
     pub info: TableInfo,
-    /// The profile of all of its columns.
+    /// The profile of all columns of the table.
     pub profile: Profile,
     /// Indexes of the requested columns in the profile.
     pub columns: Vec<usize>,
 }
 
-/// Returns the profile of the newest version of a table in a pool, and computes it if the background has not done so.
+/// Returns the profile of the newest version of a table in a pool, and computes it if no background task has done so.
 /// If `columns` is given, [`TableProfile::columns`] has only the columns with these names. `rows_profiled` is updated
 /// with the progress in the meantime.
 ///

@@ -1,7 +1,7 @@
-//! Files as tables of a query: for `FROM 'trips.parquet'` the columns that the query needs are loaded into a pool in
-//! this process, and the query runs there. Files are read as a stream instead, without being loaded ([`crate::scan`]),
-//! if the first rows are enough, if rows are only counted, if a column is needed whose type a pool does not support,
-//! and if the pool is too small.
+//! Files as tables of a query: for `FROM 'trips.parquet'` the columns that the query needs are loaded into a pool
+//! (store of compressed tables) in this process, and the query runs there. Files are read as a stream instead, without
+//! being loaded ([`crate::scan`]), if the first rows are enough, if rows are only counted, if a column is needed whose
+//! type a pool does not support, and if the pool is too small.
 //!
 //! A load fails if a later value of a CSV or JSON file does not fit the column type that was guessed from the first
 //! rows. No row of the result has been returned by then: the types are guessed again from all rows, and the statement
@@ -66,7 +66,7 @@ pub struct QueryFiles {
     has_used_options: AtomicBool,
 }
 
-/// Maximum number of files in object stores that stay open.
+/// Maximum number of files in object stores that stay open. Reason: the beginning or end of each is kept in memory.
 const OPENED_KEPT: usize = 16;
 
 #[derive(Default)]

@@ -1,5 +1,6 @@
-//! Files as tables that are read as a stream, without a pool: for statements that need only the first rows or the
-//! number of rows, for columns of types that pools do not support, and for files that are larger than the pool.
+//! Files as tables that are read as a stream, without a pool (store of tables): for statements that need only the first
+//! rows or the number of rows, for columns of types that pools do not support, and for files that are larger than the
+//! pool.
 //!
 //! Invariant: a column has the same type as in a pool, or Arrow's type if pools do not support it.
 
@@ -86,7 +87,7 @@ impl TableProvider for FileScan {
     }
 }
 
-/// The rows of one scan in a plan.
+/// The rows of one scan of the files in a plan.
 struct Rows {
     opened: Arc<Opened>,
     columns: Vec<usize>,
@@ -140,7 +141,7 @@ fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &Sc
     }))
 }
 
-/// Returns batches without columns that have `rows` rows in total.
+/// Returns batches without columns that have `rows` rows in total, for statements that only count rows.
 fn counted(rows: u64, schema: SchemaRef) -> impl Iterator<Item = farpool_model::Result<RecordBatch>> {
     let most = cast::u64_from(limits::ROW_GROUP_ROWS);
     let mut left = rows;

@@ -1,4 +1,4 @@
-//! Backups of running nodes, and data directories restored from them.
+//! Tests of backups of running nodes, and of data directories restored from them.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -56,7 +56,7 @@ fn a_backup_of_an_encrypted_directory_is_encrypted_and_needs_its_key() {
     ask(&mut connect(&restored), "GET a\r\n", "$1\r\n1\r\n");
 }
 
-/// Returns the files in a directory whose names contain a text.
+/// Returns the files in `folder` whose names contain `part`.
 fn files(folder: &Path, part: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<PathBuf> = entries.filter(|path| text(path).contains(part)).collect();
@@ -98,7 +98,7 @@ fn a_backup_of_a_busy_node_has_all_rows() {
     let pairs = restored.csv("select count(*) = max(a), max(a) = max(b), sum(a) = sum(b) from pairs");
     assert_eq!(pairs.lines().nth(1).unwrap(), "true,true,true", "a change is there or not");
     restored.csv("insert into trips select * from trips limit 5");
-    // Files of dropped tables are removed by later backups, until only the files of the newest one remain.
+    // Later backups remove the files of dropped tables, until only the files of the newest backup remain.
     until("files that are not needed went", || {
         farpool(&["backup", "--pool", &server.url, text(&target)]).ok();
         files(&data, "segment-").len() == files(&target, "segment-").len()
@@ -124,7 +124,7 @@ fn only_what_is_new_is_sent() {
         files(&target, "segment-").iter().map(|path| path.metadata().unwrap().modified().unwrap()).collect();
     assert!(before.iter().all(|time| after.contains(time)) && after.len() > before.len());
     assert!(backup(&server, &target).ok().contains("; 0 files sent"));
-    // A damaged file of the backup is sent again.
+    // A corrupted file in the backup is sent again.
     let segment = &files(&target, "segment-")[0];
     let mut bytes = std::fs::read(segment).unwrap();
     bytes[9000] ^= 1;
@@ -164,12 +164,13 @@ fn damage_is_named_and_nothing_is_left() {
     std::fs::remove_file(again.join("x")).unwrap();
     restore(&target, &again).ok();
     restore(folder.path(), &folder.path().join("d3")).fails(1, &["no backup in", "backup.json"]);
-    // A restored directory is a different one.
+    // A restored data directory has an id of its own, so that a backup of it does not overwrite the backup from which
+    // it was restored.
     let restored = serve(&again);
     assert_eq!(restored.csv(ALL), server.csv(ALL));
     backup(&restored, &target).fails(1, &["backup of another data directory"]);
     backup(&restored, &folder.path().join("b2")).ok();
-    // Files that others have put there are not removed.
+    // A node without a data directory cannot be backed up.
     let in_memory = Server::start(&[]);
     backup(&in_memory, &folder.path().join("b3")).fails(1, &["no data directory", "--data-dir"]);
 }

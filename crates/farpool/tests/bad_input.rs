@@ -1,5 +1,6 @@
-//! Errors of the program: invalid files, SQL, command lines, networks and nodes. Each error describes the problem, its
-//! location and a remedy; nothing hangs, nothing panics, and a node that gets an impossible request continues to serve.
+//! Tests of the program's errors: invalid files, SQL, command lines, networks and nodes. Each error describes the
+//! problem, its location and a remedy; nothing hangs, nothing panics, and a node that gets an impossible request
+//! continues to serve.
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
@@ -31,7 +32,7 @@ fn sql_on(file: &Path, statement: &str) -> Done {
     sql(&statement.replace("FILE", &format!("'{}'", text(file))))
 }
 
-/// Writes a file with these bytes to the folder.
+/// Writes a file with the contents `bytes` to the folder of these tests. Returns its path.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = FOLDER.path().join(name);
     std::fs::write(&path, bytes).unwrap();
@@ -44,7 +45,7 @@ fn dead_url() -> String {
     format!("farpool://{}", listener.local_addr().unwrap())
 }
 
-/// Starts a query that keeps running at the node because its rows are not read.
+/// Starts a query that keeps running at the node because the client does not read its rows.
 fn stuck_query(server: &Server) -> std::process::Child {
     let args = ["sql", "--pool", &server.url, "--format", "csv", "-c", "select * from large"];
     let child = program(&args).spawn().unwrap();
@@ -179,7 +180,7 @@ fn command_lines_that_make_no_sense_end_with_2() {
     farpool(&["load", "--append", "--replace", "t", "f"]).fails(2, &["--append", "--replace"]);
     farpool(&["demo", "--scale", "0"]).fails(2, &["scale"]);
     farpool(&["demo", "--scale", "nan"]).fails(2, &["scale"]);
-    // Without a terminal it is a script, which is empty.
+    // If standard input is no terminal, the program reads a script from it, which is empty here.
     farpool(&[]).fails(1, &["no SQL statement", "farpool sql --help"]);
 }
 

@@ -1,5 +1,6 @@
-//! Batches of statements over real pools: they read all tables at one point in time, rows that several statements need
-//! are read only once, and the results are those of the statements run one after the other, even while tables change.
+//! Tests of batches of statements over real pools: they read all tables at one point in time, rows that several
+//! statements need are read only once, and the results are those of the statements run one after the other, even while
+//! tables change.
 
 use crate::versions::{Writer, load};
 use arrow::array::{AsArray, Int64Array, RecordBatch};
@@ -20,7 +21,7 @@ async fn session(pool: &Arc<dyn Pool>) -> Session {
     session
 }
 
-/// Returns a pool in this process, and one over TCP.
+/// Returns two pools: one in this process, and one over TCP.
 async fn pools() -> [Arc<dyn Pool>; 2] {
     let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -91,7 +92,7 @@ async fn a_batch_reads_one_moment_beside_a_writer() {
     }
 }
 
-/// Runs more statements than are planned at a time, some of which change the table.
+/// Runs a batch of more statements than are planned at a time, some of which change the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_batch_reads_one_moment_between_changes() {
     for pool in pools().await {

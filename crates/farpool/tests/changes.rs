@@ -1,4 +1,4 @@
-//! CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over
+//! Tests of CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over
 //! TCP, with and without push-down.
 
 use crate::support::pools::{Pools, Way};
@@ -20,7 +20,7 @@ async fn statements_change_the_tables_of_a_pool() {
         let pools = Pools::start(256 << 20).await;
         let session = pools.session(way, pushdown).await;
         run(&session, "create table d as select i as id, i % 3 as k, 'row ' || i as s from generate_series(1, 9000) g(i)").await;
-        // Other clients see the table, too.
+        // Other clients of the node see the new table, too.
         let other = pools.session(Way::Remote, true).await;
         assert_eq!(value(&other, "select count(*) from d").await, "9000");
 
@@ -95,7 +95,8 @@ async fn what_changes_is_what_queries_say() {
             "select id, case when c then a * 10 + 1 else a end as a, case when c then NULL else f end as f, \
              case when c then s || '+' else s end as s, d from (select *, coalesce({condition}, false) as c from t)"
         );
-        // DataFusion does not allow every subquery in a column.
+        // The expected rows cannot be computed for a condition with a subquery: DataFusion does not allow every
+        // subquery in a SELECT list.
         if !condition.contains("select") {
             let both = format!(
                 "select count(*) from ((select * from w except all ({expected})) union all (({expected}) except all select * from w))"
@@ -132,7 +133,7 @@ async fn rows_that_the_pool_can_change_do_not_leave_it() {
         ("update d as x set k = x.id, id = x.k", "s like '%7'", true),
         ("delete from d", "k > 10000 and s is not null", true),
         ("delete from d", "id = (select min(id) from d)", true),
-        // The engine computes an expression that the pool does not support.
+        // Statements that the engine computes, because the pool does not support their expressions.
         ("update d set s = upper(s)", "id < 4000", false),
         ("update d set s = s", "id < 4000", false),
     ];

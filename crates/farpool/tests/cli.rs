@@ -1,4 +1,4 @@
-//! The program from the user's point of view: each command, each format, in-process and against a node.
+//! Tests of the program from the user's point of view: each command, each format, in-process and against a node.
 
 use crate::cli_support::*;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -230,8 +230,8 @@ fn a_node_does_not_promise_memory_that_the_machine_does_not_have() {
     }
 }
 
-/// Options take precedence over variables, and variables over the configuration file; its token is sent to its pool
-/// only.
+/// Options take precedence over environment variables, and these over the configuration file, whose token is sent only
+/// to the pool that the file names.
 #[test]
 fn the_pool_and_the_token_are_named_in_one_order() {
     let folder = folder();
@@ -460,8 +460,8 @@ fn push_down_saves_bytes_on_the_wire() {
     assert!(on > 0 && on * 100 < off, "{on} bytes with push-down, {off} without");
 }
 
-/// Waits until the pool is empty. Pages are freed when their last reader is done; a profile that is being computed may
-/// still read them for a moment after its table was dropped.
+/// Waits until the pool has no tables' pages. Pages are freed when their last reader is done, such as the computation
+/// of a profile of a table that was just dropped.
 #[expect(clippy::disallowed_methods, reason = "a test may wait")]
 fn await_free(server: &Server) {
     let is_free = |_| {
@@ -564,7 +564,7 @@ fn tokens_keep_tenants_apart() {
     let mut command = program(&["tables", "--pool", &server.url]);
     command.env("FARPOOL_TOKEN", &reader);
     assert!(Running::start(command).wait().ok().contains('t'));
-    // Changes of the access file take effect while the node runs.
+    // A node reads the access file again when it has changed.
     access.remove(&reader);
     until("the end of a token", || by(&reader, &count).status == Some(3));
     assert_eq!(by(&ann, &count).ok(), "n\n10\n");

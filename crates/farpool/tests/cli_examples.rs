@@ -41,6 +41,6 @@ fn the_example_of_another_engine_runs_plans_in_process_and_at_a_node() {
     for out in [&embedded, &remote] {
         assert!(out.contains("project   refused  ") && out.contains("20000 rows"), "{out}");
     }
-    // Merged groups are in the order of their keys.
+    // The example merges groups in the order of their group keys.
     assert!(embedded.contains("| 0        | 4     | 167.40 | 41.850000 |"), "{embedded}");
 }

@@ -1,4 +1,4 @@
-//! Compressed data directories: by each codec, encrypted and not, and by several codecs in succession.
+//! Tests of compressed data directories: by each codec, encrypted and not, and by several codecs in succession.
 
 use crate::cli_support::*;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 const MAKE: &str = "create table t as select value as n, (value / 3000) * 7919 % 9973 as runs, \
     'row ' || (value / 100)::text || ' of a table that repeats itself' as said from generate_series(1, 300000)";
 
-/// Returns the bytes of the segments of a directory.
+/// Returns the total size of the segments in a data directory, in bytes.
 fn segment_bytes(data: &Path) -> u64 {
     let files = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap());
     let segments = files.filter(|file| file.file_name().to_string_lossy().starts_with("segment"));
@@ -29,7 +29,7 @@ fn tables_are_compressed_and_read_again() {
         for how in ["none", "lz4", "zstd", "deflate", "auto"] {
             let data = folder.path().join(format!("{how}-{}", key.len()));
             run(&data, &[key, &["--compression", how]].concat(), &["sql", "-c", MAKE]);
-            // Compressed data can be read with any value of the option.
+            // The command that reads the compressed data does not name the codec.
             let found = run(&data, key, &["sql", "--format", "csv", "-c", query]);
             assert_eq!(found, *expected.get_or_insert_with(|| found.clone()), "{how}");
             let checked = run(&data, key, &["check"]);
@@ -43,7 +43,8 @@ fn tables_are_compressed_and_read_again() {
     }
 }
 
-/// A directory with segments of all codecs serves all of them, and the bytes read from disk are reported.
+/// A data directory whose segments were written with different codecs serves all of them, and reports the bytes that
+/// are read from disk.
 #[test]
 fn segments_of_all_kinds_stand_in_one_directory() {
     let folder = tempfile::tempdir().unwrap();

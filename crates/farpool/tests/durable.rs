@@ -1,4 +1,4 @@
-//! Nodes and sessions with a data directory: killed, corrupted, opened twice, restarted.
+//! Tests of nodes and sessions with a data directory: killed, corrupted, opened twice, restarted.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -20,7 +20,7 @@ fn serve(data: &Path) -> Server {
     Server::start(&["--data-dir", text(data)])
 }
 
-/// Blocks until a node has printed a text on standard error.
+/// Blocks until a node has printed `part` on standard error.
 fn tells(server: &Server, part: &str) {
     until(part, || server.said().contains(part));
 }
@@ -66,7 +66,7 @@ fn a_node_that_was_killed_has_everything_again() {
     assert!(before[1].contains("3,Graz\n5,") && before[1].ends_with("10,Bern\n"), "{}", before[1]);
     let (status, _) = server.stop("KILL");
     assert_eq!(status, None);
-    // Again after the kill, after a clean stop, and after a start that changed nothing.
+    // Starts the node again after the kill, after a clean stop, and after a start that changed nothing.
     for signal in ["TERM", "TERM", "KILL"] {
         let server = serve(&data);
         tells(&server, "2 tables");
@@ -140,7 +140,7 @@ fn damage_costs_the_rows_that_it_hits_and_says_where() {
     let count = server.csv("select count(*) from trips where city = 'Oslo'");
     server.stop("TERM");
     let [segment, ..] = &files(&data, "segment")[..] else { panic!("there is a segment") };
-    // Damages the first column of the first row group.
+    // Corrupts the first column of the first row group.
     flip(segment, 4096 + 100);
     let damaged = farpool(&["check", "--data-dir", text(&data)]);
     damaged.fails(1, &["1 place"]);
@@ -154,7 +154,7 @@ fn damage_costs_the_rows_that_it_hits_and_says_where() {
     server.run(&["sql", "-c", "select sum(id) from trips"]).fails(1, &lost);
     server.run(&["sql", "-c", "select id from trips where fare < 2"]).fails(1, &lost);
     server.run(&["sql", "-c", "update trips set id = id + 1"]).fails(1, &lost);
-    // Everything else is served: other columns, rows and tables.
+    // The node serves everything that is not corrupted: other columns, rows and tables.
     assert_eq!(server.csv("select count(*) from trips where city = 'Oslo'"), count);
     assert_eq!(
         server.csv("select min(id), count(*) from trips where id >= 100000"),
@@ -165,7 +165,7 @@ fn damage_costs_the_rows_that_it_hits_and_says_where() {
     server.stop("TERM");
     assert!(farpool(&["check", "--data-dir", text(&data)]).ok().contains("1 table,"));
 
-    // A manifest that is damaged, or of a later version, prevents the start.
+    // A manifest (the list of a data directory's files) that is corrupted, or of a later version, prevents the start.
     let [manifest] = &files(&data, "manifest")[..] else { panic!("there is one manifest") };
     let whole = std::fs::read(manifest).unwrap();
     flip(manifest, whole.len() as u64 - 1);
@@ -233,6 +233,6 @@ fn statements_find_what_earlier_ones_have_made() {
     let both =
         farpool(&["sql", "--data-dir", text(&data), "--pool", "farpool://127.0.0.1:1", "-c", "select 1"]);
     assert_eq!(both.status, Some(2), "{}", both.stderr);
-    // A node serves the same directory.
+    // A node serves the directory that a session has written.
     assert_eq!(serve(&data).csv("select n from n"), "n\n100000\n");
 }

@@ -29,7 +29,8 @@ use source::source_files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Allowed dependencies: a crate's folder, and the crates directly below it.
+/// Allowed dependencies between the workspace's crates: a crate's folder, and the crates that it may depend on
+/// directly.
 pub const EDGES: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("cipher", &["model"]),
@@ -61,7 +62,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
 /// The only crates that may name DataFusion.
 pub const NAME_DATAFUSION: &[&str] = &["datafusion", "farpool", "sql"];
 
-/// Returns every violation of a rule, a line each; none if the tree is in order.
+/// Returns every violation of the rules of this module, one line each; no lines if there are none.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
@@ -82,8 +83,8 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Returns dependencies between the workspace's crates that [`EDGES`] does not allow. Dependencies of tests are not
-/// restricted.
+/// Returns dependencies between the workspace's crates that [`EDGES`] does not allow. Dependencies of tests
+/// (`dev-dependencies`) are not restricted.
 fn edge_violations(metadata: &Metadata) -> Vec<String> {
     let reach = reachable();
     let mut wrong = Vec::new();
@@ -104,7 +105,7 @@ fn edge_violations(metadata: &Metadata) -> Vec<String> {
     wrong
 }
 
-/// Returns the crates that each crate reaches along [`EDGES`].
+/// Returns, for each crate, the crates that it may depend on along [`EDGES`], directly or indirectly.
 fn reachable() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let direct: BTreeMap<_, _> = EDGES.iter().copied().collect();
     let mut reach = BTreeMap::new();
@@ -121,7 +122,7 @@ fn reachable() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     reach
 }
 
-/// Returns crates that name DataFusion without permission, and dependencies of the node on DataFusion.
+/// Returns crates that name DataFusion but are not in [`NAME_DATAFUSION`], and dependencies of the node on DataFusion.
 fn datafusion_violations(metadata: &Metadata) -> Result<Vec<String>, String> {
     let names_it = |package: &&Package| package.dependencies.iter().any(|d| d.name.starts_with("datafusion"));
     let mut wrong: Vec<String> = metadata
@@ -190,13 +191,13 @@ fn read_page(root: &Path, page: &str) -> Result<String, String> {
     std::fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"))
 }
 
-/// Returns the texts between backticks, without a slash at the end.
+/// Returns the texts between backticks, without a slash at their ends.
 fn quoted(text: &str) -> BTreeSet<&str> {
     let quotes = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     quotes.map(|quote| quote.trim_end_matches('/')).collect()
 }
 
-/// Returns the paths among the quotes of a page that do not exist.
+/// Returns those of the texts in `quoted` that are paths but do not exist.
 fn missing_paths(root: &Path, page: &str, quoted: &BTreeSet<&str>) -> Vec<String> {
     let is_path = |q: &&&str| q.contains('/') && !q.contains(|c: char| c.is_whitespace() || c == ':');
     let missing = quoted.iter().filter(is_path).filter(|path| !root.join(path).exists());
@@ -223,7 +224,7 @@ fn folder(package: &Package) -> String {
 
 #[test]
 fn the_tree_follows_its_rules() {
-    // Two crates compile this file, at different depths of the tree.
+    // Two crates compile this file, so that the tree's root is at a different distance above each of their folders.
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let root = above.into_iter().find(|folder| folder.join("Cargo.lock").exists()).expect("there is a root");
     let wrong = violations(root).expect("the tree can be read");

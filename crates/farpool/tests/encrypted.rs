@@ -1,11 +1,12 @@
-//! Nodes and sessions with an encrypted data directory: killed, opened with wrong keys, modified on disk, given another
-//! key.
+//! Tests of nodes and sessions with an encrypted data directory: killed, opened with wrong keys, modified on disk,
+//! given another key.
 
 use crate::cli_support::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Texts that occur in a table, in the name of a table, in the name of a column and in a view.
+/// Texts that occur in a table, in the name of a table, in the name of a column and in a view. None may be found in an
+/// encrypted directory.
 const SECRETS: [&str; 4] = ["a city that nobody knows", "expeditions", "where_to", "a secret view"];
 
 struct Folder {
@@ -20,7 +21,7 @@ impl Folder {
         Folder { folder, data }
     }
 
-    /// Writes a file with a key, which only its owner may read.
+    /// Writes an encryption key to a file that only its owner may read. Returns the file's path.
     fn key(&self, name: &str, contents: &[u8]) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, contents).unwrap();
@@ -32,12 +33,12 @@ impl Folder {
         Server::start(&["--data-dir", text(&self.data), "--master-key-file", key])
     }
 
-    /// Runs a command on the directory.
+    /// Runs a command of the program on the data directory.
     fn run(&self, command: &[&str], key: &[&str]) -> Done {
         farpool(&[command, &["--data-dir", text(&self.data)], key].concat())
     }
 
-    /// Returns the indexes of the texts that occur in a file of the directory.
+    /// Returns the indexes of those of `texts` that occur in a file of the data directory.
     fn found(&self, texts: &[&[u8]]) -> Vec<usize> {
         let all: Vec<Vec<u8>> = files(&self.data).iter().map(|file| std::fs::read(file).unwrap()).collect();
         let is_found = |text: &[u8]| all.iter().any(|bytes| bytes.windows(text.len()).any(|it| it == text));
@@ -57,7 +58,7 @@ fn fill(server: &Server, folder: &Path) {
     server.csv(&format!("create view some_view as select '{view}' as x"));
 }
 
-/// Queries of the tables and the view; the first one reads the column that a test damages.
+/// Queries of the tables and of the view. The first query reads the column that a test corrupts.
 const QUERIES: [&str; 3] = [
     "select count(*), sum(id), min(note) from trips where city <> 'Rome'",
     "select * from expeditions order by 1",
@@ -95,7 +96,7 @@ fn an_encrypted_directory_shows_nothing_and_loses_nothing() {
     let command = format!("echo {digits}");
     let sql = ["sql", "--format", "csv", "-c", "select * from expeditions order by 1"];
     assert_eq!(folder.run(&sql, &["--master-key-command", &command]).ok(), before[1]);
-    // The same without a key, where all texts are found.
+    // Without an encryption key, the search finds all the texts.
     let plain = Folder::new();
     let server = Server::start(&["--data-dir", text(&plain.data)]);
     fill(&server, plain.folder.path());
@@ -124,7 +125,7 @@ fn what_is_changed_on_disk_is_an_error_that_names_the_place() {
     server.run(&["sql", "-c", "select sum(id) from trips"]).fails(1, &lost);
     assert_eq!(ask(&server, &QUERIES[1..]), before);
     drop(server);
-    // A file of another directory with the same master key.
+    // A segment from another data directory with the same master key is refused.
     let other = Folder::new();
     let server = other.serve(&key);
     fill(&server, other.folder.path());
@@ -176,7 +177,7 @@ fn keys_that_are_wrong_are_told() {
         );
     }
     assert_eq!(farpool(&["serve", "--master-key-file", &key]).status, Some(2));
-    // A directory that is not encrypted.
+    // A data directory that is not encrypted.
     let plain = Folder::new();
     plain.run(&make, &[]).ok();
     plain.run(&make, &["--master-key-file", &key]).fails(1, &["is not encrypted", "without the key"]);

@@ -1,5 +1,5 @@
-//! `farpool sql --encrypt-results` from the command line: keys of nodes in files and data directories, tokens, and
-//! refusals.
+//! Tests of `farpool sql --encrypt-results` from the command line: keys of nodes in files and data directories, tokens,
+//! and refusals.
 
 use crate::cli_support::*;
 use std::os::unix::fs::PermissionsExt;
@@ -44,7 +44,7 @@ fn results_come_encrypted_under_the_key_that_the_node_says() {
         let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&receipt).unwrap()).unwrap();
         assert!(written["encrypted"] == true && written["rows_returned"] == 700, "{written}");
     }
-    // The key may be in a file, and all kinds of statements work.
+    // The node's public key may be given in a file, and all kinds of statements work.
     let file = folder.path().join("node.pub");
     std::fs::write(&file, format!("{key}\n")).unwrap();
     let statements = "create table d as select city, count(*) n from trips group by 1; update d set n = n + 1; \
@@ -70,7 +70,7 @@ fn a_node_keeps_its_key_and_another_is_refused() {
     sql(&server, &["--node-key", &key]).ok();
     server.stop("KILL");
     farpool(&["check", "--data-dir", text(&data)]).ok();
-    // A key that the operator provides.
+    // The node uses a key pair that the operator provides.
     let own = folder.path().join("own.key");
     let public = farpool(&["node-key", "--new", text(&own)]).ok();
     assert_eq!(farpool(&["node-key", text(&own)]).ok(), public);

@@ -1,4 +1,4 @@
-//! Files as tables: options of readers, compressed text, JSON, reading without loading, and COPY.
+//! Tests of files as tables: options of readers, compressed text, JSON, reading without loading, and COPY.
 
 use crate::cli_support::*;
 use std::io::Write;
@@ -71,7 +71,7 @@ fn a_late_value_that_does_not_fit_gives_a_query_other_types_and_ends_a_load() {
     assert_eq!(sql(&format!("select max(id) as i, max(qty) as q from '{late}'")).ok(), "i,q\n30000,many\n");
     let half = folder.write("half.csv", rows + "30000,0.5\n");
     assert_eq!(sql(&format!("select sum(qty) as q from '{half}'")).ok(), "q\n135000.5\n");
-    // The types that were guessed again also apply to the statements that follow.
+    // Types that were guessed again from all rows also apply to the statements that follow.
     let twice =
         format!("select max(qty) as q from '{late}'; select count(*) as n from '{late}' where qty = 'many'");
     assert!(sql(&twice).ok().ends_with("n\n1\n"));
@@ -94,13 +94,13 @@ fn looking_does_not_load() {
             u128::from(i as u32).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
         ))
     });
-    // The rows that are read are followed by a line that would make a load fail.
+    // A statement that needs only the first rows succeeds, although a later line would make a load of the file fail.
     let file = folder.write("large.csv", rows.clone() + "1,2,3\n");
     assert_eq!(sql(&format!("select id from '{file}' limit 2")).ok(), "id\n0\n1\n");
     assert_eq!(sql(&format!("select id from '{file}' where id = 8 limit 1")).ok(), "id\n8\n");
     assert!(sql(&format!("describe '{file}'")).ok().contains("id,"));
     sql(&format!("select max(id) from '{file}'")).fails(1, &["large.csv, line 400002: 3 fields"]);
-    // A file that does not fit in the memory is read as a stream.
+    // A file that does not fit in the pool's memory is read as a stream.
     let file = folder.write("whole.csv", rows);
     let statement = format!("select max(t) > 'e' as t, max(id) as i, count(*) as n from '{file}'");
     let args = ["sql", "--memory", "4MiB", "--format", "csv", "-c", &statement];
@@ -238,7 +238,7 @@ fn all_threads_read_what_one_reads() {
                 count(distinct text) as d from";
     let expected = sql(&format!("{sums} '{csv}'")).ok();
     assert!(expected.ends_with("\n40000,799980000,399990000.0,532890,40000\n"), "{expected}");
-    // With --memory too small to hold the rows, and in every format that COPY writes.
+    // Reads files with `--memory` too small to hold their rows, in every format that COPY writes.
     let small = ["sql", "--memory", "2MiB", "--format", "csv", "-c", &format!("{sums} '{csv}'")];
     assert_eq!(farpool(&small).ok(), expected);
     for name in ["x.csv", "x.csv.gz", "x.csv.zst", "x.json", "x.json.gz", "x.parquet", "x.arrow"] {
@@ -271,7 +271,7 @@ fn files_of_too_many_columns_say_so() {
         sql(&format!("from '{wide}' limit 1")).fails(1, &[part]);
         farpool(&["profile", &wide]).fails(1, &[part]);
     }
-    // The same holds after valid records.
+    // A record with too many fields is an error also after valid records.
     let late = folder.write("late.csv", format!("a,b\n1,2\n{}\n", ",".repeat(3_000_000)));
     sql(&format!("select count(*) from '{late}'"))
         .fails(1, &["late.csv, line 3: this record has more than 65536 fields"]);
@@ -365,7 +365,7 @@ fn instants_of_text_keep_their_zone() {
         assert_eq!(run(on_clocks), format!("n,a,b\n{types}"));
         assert_eq!(run("select max(t) as t from {}"), "t\n2024-12-31T23:00:00Z\n");
     }
-    // Writes the rows and reads them again.
+    // COPY writes the rows to files of each format, from which they are read again.
     for name in ["copy.csv", "copy.json", "copy.parquet"] {
         let copy = folder.path(name);
         sql(&format!("copy (select t from {quoted} where id = 704) to '{copy}'")).ok();

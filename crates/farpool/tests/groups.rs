@@ -1,5 +1,5 @@
-//! DISTINCT, GROUP BY and COUNT DISTINCT through SQL, in-process and over TCP, with memory for all groups, for some and
-//! for hardly any: the results are those without push-down.
+//! Tests of DISTINCT, GROUP BY and COUNT DISTINCT in SQL, in-process and over TCP, with memory for all groups, for some
+//! and for hardly any: the results are those without push-down.
 
 use crate::support::answers::{Answer, difference};
 use crate::support::pools::{Pools, Way, load, session_over};
@@ -16,7 +16,7 @@ const POOL_BYTES: usize = 1 << 30;
 
 const ROWS: i64 = 150_000;
 
-/// A value whose sum with its negative does not overflow.
+/// The greatest value. Its sum with its negative does not overflow.
 const LARGEST: i64 = i64::MAX;
 
 fn schema() -> SchemaRef {
@@ -167,7 +167,8 @@ async fn answers_do_not_depend_on_the_memory_for_groups() {
     }
 }
 
-/// DataFusion's own result for NaN depends on the order of rows, so that pools are compared with one another.
+/// The results of pools with different memory are compared with one another, because DataFusion's own result for NaN
+/// depends on the order of rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
     let (ample, tight) = (loaded(4 << 30).await, loaded(0).await);
@@ -178,7 +179,7 @@ async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
     assert!(in_parts(&receipt), "{receipt:?}");
 }
 
-/// Opens a pool like one in the engine's process: without workers, and with as little memory.
+/// A node in the engine's process has no worker threads; its memory for groups is taken from the same limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     let config = NodeConfig { memory_bytes: POOL_BYTES, ..NodeConfig::default() };
@@ -193,7 +194,7 @@ async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     assert!(in_parts(&receipt) && receipt.rows_bypassed > 10, "{receipt:?}");
 }
 
-/// Relays connections to `node`, and replaces the function name `bit_or` by another one.
+/// Relays connections to `node`, and replaces the function name `bit_or` in requests by an unknown one.
 async fn renaming(node: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -223,7 +224,7 @@ async fn relay(client: TcpStream, node: TcpStream) {
     answers.abort();
 }
 
-/// A newer client connects to an older node.
+/// Tests a newer client that is connected to an older node, which does not know a function.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_the_node_does_not_know_is_refused_by_its_name_and_left_to_the_engine() {
     let pools = loaded(4 << 30).await;

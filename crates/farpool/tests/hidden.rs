@@ -1,5 +1,5 @@
-//! Tables that are encrypted in memory: results equal those of unencrypted tables, and no value is found in the memory
-//! of the node.
+//! Tests of tables that are encrypted in memory: results equal those of unencrypted tables, and no value is found in
+//! the memory of the node.
 
 use crate::cli_support::{Server, farpool as program, text, until};
 use crate::support::pools::{self, Pools, Way};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const ROWS: i64 = 300_000;
 
-/// The beginning of every text in the tables, which occurs nowhere else.
+/// The beginning of every string in the tables. It occurs nowhere else in the memory of a process.
 const SECRET: &str = "nobody is to find this, number ";
 
 fn rows() -> RecordBatch {
@@ -102,7 +102,7 @@ fn found(process: u32, text: &str) -> usize {
         let (start, end) = range.split_once('-').unwrap();
         let at = |text: &str| u64::from_str_radix(text, 16).unwrap();
         let mut bytes = vec![0; (at(end) - at(start)) as usize];
-        // Some regions cannot be read.
+        // Some memory regions of a process cannot be read.
         if memory.seek(SeekFrom::Start(at(start))).is_ok() && memory.read_exact(&mut bytes).is_ok() {
             found += finder.find_iter(&bytes).count();
         }
@@ -133,12 +133,13 @@ fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
         server.csv("update t set few = text where id < 70000");
         server.csv("select few, count(*) from t group by few order by 2 desc limit 3");
     };
-    // The search must find the text of an unencrypted table, or its absence would mean nothing.
+    // The search must find the strings of a table that is not encrypted in memory; otherwise finding none would mean
+    // nothing.
     let (clear, _) = serve(&[], &[]);
     ask(&clear);
     assert!(found(clear.child.id(), SECRET) > 0);
     drop(clear);
-    // Memory of the last clients is freed once the node has noticed that they are gone.
+    // The node frees the memory of its last clients once it has noticed that they are gone.
     let nothing_is_left =
         |server: &Server| until("nothing to be left", || found(server.child.id(), SECRET) == 0);
     for options in [&[][..], &kept] {
@@ -148,7 +149,7 @@ fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
         nothing_is_left(&hidden);
         hidden.stop("KILL");
     }
-    // The text is not found after a start, from the log and from segments, either.
+    // The strings are not found after a restart either, when the table is read from the log and from segments.
     let hidden = Server::start(&kept);
     ask(&hidden);
     nothing_is_left(&hidden);

@@ -80,15 +80,16 @@ fn keys_are_there_again_after_a_stop_and_after_a_kill() {
     }
     let checked = farpool(&["check", "--data-dir", text(&data)]).ok();
     assert!(checked.contains("keys and values: a snapshot of "), "{checked}");
-    // A node without an address for Redis clients keeps the keys.
+    // A node that serves no Redis clients still has the keys of its data directory.
     let without = Server::start(&["--data-dir", text(&data)]);
-    // An expired key may be counted until it is removed.
+    // The number of keys may include an expired key that has not been removed yet.
     until("what there was", || ["3 keys", "4 keys"].iter().any(|keys| without.said().contains(keys)));
     without.stop("TERM");
     farpool(&["serve", "--resp", "127.0.0.1:0", "--fsync", "always"]).fails(2, &["--data-dir"]);
 }
 
-/// Each client sets two keys together to increasing numbers, several commands at a time, until the node is killed.
+/// Each client repeatedly sets two keys in one command to increasing numbers, with several commands in flight, until
+/// the node is killed.
 #[test]
 fn no_key_that_was_acknowledged_is_lost_when_a_node_is_killed_under_load() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +169,7 @@ fn redis(server: &Server) -> TcpStream {
     TcpStream::connect(address).unwrap()
 }
 
-/// Starts a server with a space of rows `users`, and the same rows as a table `plain`.
+/// Starts a server with a keyspace `users`, whose entries are rows, and a table `plain` with the same rows.
 fn with_users(count: usize) -> (Server, TcpStream) {
     let server = Server::start(&["--resp", "127.0.0.1:0"]);
     let mut client = redis(&server);
@@ -231,7 +232,7 @@ fn sql_reads_the_rows_of_a_space_as_those_of_a_table() {
         let (live, plain) = (query.replace('T', "users"), query.replace('T', "plain"));
         assert_eq!(server.csv(&live), server.csv(&plain), "{query}");
     }
-    // A join of both.
+    // A join of the keyspace with the table.
     let joined =
         "select count(*) as c from users join plain on users.id = plain.id and users.name = plain.name";
     assert_eq!(server.csv(joined), "c\n700\n");
@@ -269,7 +270,7 @@ fn sql_reads_keys_and_values() {
     assert_eq!(reply(&mut client, &["DBSIZE"]), "+OK|:6");
     server.run(&["sql", "-c", "select value from cart"]).fails(1, &["key 'cart:3'", "not text", "BINARY"]);
     assert_eq!(server.csv("select count(*) as c from cart where key > 'cart:2'"), "c\n1\n");
-    // A value that a statement does not read need not be text, even if the statement names its key.
+    // A value that a statement does not read need not be text, even if the statement's condition names its key.
     assert_eq!(server.csv("select count(*) as c from cart where key = 'cart:3'"), "c\n1\n");
     assert_eq!(reply(&mut client, &["FP.SPACE", "DROP", "cart"]), "+OK");
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "cart", "BINARY"]), "+OK");
@@ -313,7 +314,7 @@ fn sql_changes_the_rows_of_a_space() {
     let (live, plain) = counts(&server, "n > 0");
     assert_eq!(live, plain);
     assert_eq!(reply(&mut client, &["HGET", "users:4", "n"]), "$1|7");
-    // Rows of a table can be inserted, but no key twice.
+    // Rows can be inserted into a keyspace from a table, but fail if a key exists already.
     server
         .run(&[
             "sql",
@@ -391,7 +392,7 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
     let server = Server::start(&["--resp", "127.0.0.1:0"]);
     let mut client = redis(&server);
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "visits", "BINARY"]), "+OK");
-    // Sparse and dense ones, some of which share elements.
+    // The HyperLogLogs are sparse or dense, and some of them share elements.
     let sizes = [0, 3, 600, 900, 4000, 20];
     for (day, size) in sizes.iter().enumerate() {
         let key = format!("visits:{day}");
@@ -412,7 +413,7 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
     let all = pfcount(&[0, 1, 2, 3, 4, 5]);
     let whole = "select hll_count(hll_merge(value)) as c from visits";
     assert_eq!(server.csv(whole), lines("c", std::slice::from_ref(&all)));
-    // By groups, in a window, above a join, for some rows, in a filter.
+    // HyperLogLogs are merged by groups, in a window, above a join, for some rows only, and in a filter.
     let halves = [pfcount(&[0, 2, 4]), pfcount(&[1, 3, 5])];
     let grouped = "select hll_count(hll_merge(value)) as c from visits group by ascii(right(arrow_cast(key, 'Utf8'), 1)) \
                    % 2 order by min(key)";
@@ -429,7 +430,7 @@ fn hyperloglogs_are_counted_and_merged_as_redis_does() {
     assert_eq!(server.csv(few), "c\n3\n");
     assert_eq!(server.csv("select hll_count(null) is null as n"), "n\ntrue\n");
     assert_eq!(server.csv("select hll_merge(value) is null as n from visits where key = 'x'"), "n\ntrue\n");
-    // Clients can read merged and created values as well.
+    // Redis clients can read values that SQL has merged and created.
     let insert =
         "insert into visits select arrow_cast('visits:6', 'Binary'), hll_merge(value), null from visits";
     server.run(&["sql", "-c", insert]).ok();
@@ -532,7 +533,8 @@ fn spaces_are_in_schemas() {
     assert!(absent.starts_with("-ERR there is no schema \"staging\""), "{absent}");
     server.run(&["sql", "-c", "create schema staging"]).ok();
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "staging.users", "id u64, name utf8"]), "+OK");
-    // A space of the same name in public, and one whose name contains a dot that is no separator.
+    // A keyspace of the same name in the schema `public`, and one whose quoted name contains a dot that is no
+    // separator.
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "users", "id u64, name utf8"]), "+OK");
     assert_eq!(reply(&mut client, &["FP.SPACE", "CREATE", "\"other.users\"", "PREFIX", "o:"]), "+OK");
     assert_eq!(

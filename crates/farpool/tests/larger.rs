@@ -1,5 +1,5 @@
-//! Tables that are larger than the memory of a pool: every result equals that of a pool with enough memory, also while
-//! other clients do not read their results, and after the process was killed.
+//! Tests of tables that are larger than the memory of a pool: every result equals that of a pool with enough memory,
+//! also while other clients do not read their results, and after the process was killed.
 
 use crate::cli_support::{GUARD, Server, farpool as program, text, trips_parquet, until};
 use crate::support::pools::{self, Pools, Way, session_over};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 /// Number of rows of the tables: about twenty row groups, more than fit into the pool.
 const ROWS: i64 = 1_500_000;
 
-/// Memory of the pools.
+/// Memory of the pools in bytes: less than the tables take.
 const POOL_BYTES: usize = 32 << 20;
 
-/// Number of clients that begin to read a result and then stop.
+/// Number of clients that begin to read a result and then stop reading.
 const STALLED: usize = 64;
 
 fn rows() -> RecordBatch {
@@ -112,7 +112,7 @@ async fn clients_that_do_not_read_hold_nobody_back() {
         let sum = session.sql("select sum(id), max(text) from t").await.unwrap().collect().await.unwrap();
         assert!(pretty(&sum).contains(&(ROWS * (ROWS - 1) / 2).to_string()), "{}", pretty(&sum));
     }
-    // A client that continues to read gets the rest.
+    // A stalled client that reads again gets the rest of its result.
     let mut last = stalled.pop().unwrap();
     let mut rest = 0;
     while let Some(batch) = last.next().await {
@@ -121,7 +121,8 @@ async fn clients_that_do_not_read_hold_nobody_back() {
     assert!(rest > 0);
 }
 
-/// Returns queries of rows that exist from the beginning, so that later rows change no result. Some share a filter.
+/// Returns queries over rows that exist from the beginning, so that rows appended later change no result. Some queries
+/// share a filter.
 fn lasting_queries() -> Vec<String> {
     let queries = [
         "select count(*), sum(value % 1000) from t where id < ROWS and key % 5 = 2",
@@ -157,7 +158,7 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
         tokio::spawn(async move {
             let mut whole = farpool::Receipt::default();
             for turn in 0..TURNS {
-                // A connection for each query, some of which break.
+                // Each query has a connection of its own; some of the connections break.
                 let session = session_over(farpool::connect(&url, None).await.unwrap(), true).await;
                 let (sql, answer) = &expected[(number * 5 + turn * 3) % expected.len()];
                 match (number + turn) % 4 {
@@ -166,7 +167,7 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
                             session.sql("select text, value, id from t where value <> 7").await.unwrap();
                         let mut stream = query.execute().await.unwrap();
                         assert!(stream.next().await.unwrap().unwrap().num_rows() > 0);
-                        // One query stalls while others of this client proceed, and ends with its connection.
+                        // One query of the client stalls while its other queries proceed, and ends with its connection.
                         let found = session.sql(sql.as_str()).await.unwrap().collect().await.unwrap();
                         assert_eq!(&pretty(&found), answer, "{sql}");
                     }
@@ -188,7 +189,7 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
         })
     };
     let clients: Vec<_> = (0..CLIENTS).map(client).collect();
-    // Loads, changes and drops go on meanwhile.
+    // Meanwhile this task loads, changes and drops tables.
     let session = pools.session(Way::Remote, true).await;
     let run = async |sql: String| drop(session.sql(sql.as_str()).await.unwrap().collect().await.unwrap());
     let mut turn = 0;
@@ -206,7 +207,7 @@ async fn clients_that_scan_together_come_and_go_as_they_like() {
         whole.merge(&client.await.unwrap());
     }
     assert!(whole.bytes_shared > 0 && whole.rows_known > 0, "{whole:?}");
-    // The abandoned queries have ended.
+    // The programs of queries whose clients have gone must end.
     let ended = async {
         while pools.embedded.status().await.unwrap().programs_running > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -262,7 +263,7 @@ fn what_stays_in_memory_is_said_and_told() {
         .fails(1, &["is not pinned", "--replace"]);
     assert_eq!((described(&server, "kept")["pinned"].clone(), resident(&server, "kept")), (true.into(), 1.0));
     assert_eq!(described(&server, "passing")["pinned"], false);
-    // The profile is computed after the load.
+    // The table leaves memory some time after the load, because its profile is computed first.
     until("a table that leaves memory", || resident(&server, "passing") < 0.1);
     assert!(server.run(&["tables"]).ok().contains("100%, pinned"));
     server.stop("TERM");

@@ -1,5 +1,5 @@
-//! Statements whose tables change, and whose prepared programs are lost, between planning and running: the result is
-//! that of the current table, or an error that describes the change of the table.
+//! Tests of statements whose tables change, and whose prepared programs are lost, between planning and running: the
+//! result is that of the current table, or an error that describes the change of the table.
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
@@ -37,7 +37,7 @@ async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, batch: RecordBatch) 
     pool.load(&name(table), mode.into(), batch.schema(), None, batches).await.unwrap();
 }
 
-/// A node, and a client connection that a test can break.
+/// A memory node, and a client connection to it that a test can break.
 struct Bench {
     writer: Arc<dyn Pool>,
     pool: Arc<dyn Pool>,
@@ -73,12 +73,13 @@ impl Bench {
         Bench { writer, pool, session, connections }
     }
 
-    /// Resets all connections of the session.
+    /// Resets all connections of the session to the node.
     fn cut(&self) {
         self.connections.lock().unwrap().drain(..).for_each(|connection| connection.abort());
     }
 
-    /// Makes the node drop the session's prepared programs, by preparing as many others as it keeps for a connection.
+    /// Makes the node drop the session's prepared programs, by preparing as many other programs as the node keeps for a
+    /// connection.
     async fn crowd_out(&self) -> Vec<Handle> {
         load(&*self.writer, "other", LoadMode::Replace, ids(1)).await;
         let schema = self.pool.table(&name("other")).await.unwrap().schema;
@@ -115,7 +116,8 @@ async fn a_handle_that_was_crowded_out_is_made_again_for_the_newest_version() {
     let _others = bench.crowd_out().await;
     load(&*bench.writer, "t", LoadMode::Replace, ids(7)).await;
     assert_eq!(number(&query.collect().await.unwrap()), 7);
-    // Receipt and explanation refer to the statement that ran.
+    // The execution statistics and the explanation describe the plan that ran, which was made after the table was
+    // replaced.
     assert_eq!(query.receipt().rows_scanned + query.receipt().rows_skipped, 7);
     assert!(query.explain().contains("At the pool"));
 }
@@ -189,7 +191,7 @@ async fn what_is_kept_across_statements_reads_the_newest_version() {
         assert_eq!(number(&bench.run("execute p").await.unwrap()), rows);
     }
     copy.collect().await.unwrap();
-    // The table was copied when the statement was planned.
+    // The table `copy` has the thousand rows that the table `t` had when the statement was planned.
     assert_eq!(number(&bench.run("select count(*) from copy").await.unwrap()), 1000);
     load(&*bench.writer, "t", LoadMode::Replace, texts("label")).await;
     for statement in ["select count(id) from v", "execute p"] {

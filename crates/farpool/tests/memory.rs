@@ -1,6 +1,6 @@
-//! Memory of a node while clients misbehave: incomplete messages, rows that inflate, results that are not read, groups
-//! without end, patterns. Ordinary requests of other clients must succeed. Also tests the engine with less memory than
-//! a statement would use.
+//! Tests of the memory of a node while clients misbehave: incomplete messages, rows that inflate, results that are not
+//! read, groups without end, patterns. Ordinary requests of other clients must succeed. Also tests the engine with less
+//! memory than a statement would use.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
@@ -25,11 +25,11 @@ use std::time::Duration;
 const POOL_MIB: u64 = 256;
 const WORK_MIB: u64 = 128;
 
-/// Memory that a node may use in addition to its pool and its work memory: the program itself, and allocations of
-/// threads between two checks of the budget.
+/// Resident memory that a node may use in addition to its pool and its work memory, in MiB: the program itself, and
+/// allocations of threads between two checks of the memory budget.
 const SLACK_MIB: u64 = 256;
 
-/// Duration of the attack.
+/// Duration for which the attackers continue to reconnect.
 const ATTACK: Duration = Duration::from_secs(12);
 
 /// Returns the peak resident memory of a process, in MiB.
@@ -44,7 +44,7 @@ fn frames(stream: u32, request: &Request) -> Vec<u8> {
     messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
 }
 
-/// Connects a client that reads only if it must.
+/// Connects a client to the node's protocol. The client reads only the answers that it needs in order to proceed.
 fn dial(url: &str) -> std::io::Result<TcpStream> {
     let mut socket = TcpStream::connect(url.trim_start_matches("farpool://"))?;
     socket.set_write_timeout(Some(Duration::from_millis(300)))?;
@@ -68,7 +68,7 @@ fn begin_load(stream: u32, table: String, schema: &Schema) -> Vec<u8> {
     )
 }
 
-/// Sends incomplete messages on all streams.
+/// Sends incomplete messages on all streams of a connection.
 fn incomplete(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     let mut socket = dial(url)?;
     let schema = rows(1).schema();
@@ -87,7 +87,7 @@ fn incomplete(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Creates rows with equal strings: a message of some hundred KiB inflates to 48 MiB.
+/// Creates rows with equal strings, so that a compressed message of some hundred KiB inflates to 48 MiB.
 fn rows(count: i64) -> RecordBatch {
     let long = "x".repeat(3000);
     let columns: [ArrayRef; 2] = [
@@ -97,7 +97,7 @@ fn rows(count: i64) -> RecordBatch {
     RecordBatch::try_from_iter(["id", "text"].into_iter().zip(columns)).unwrap()
 }
 
-/// Sends loads that inflate, and then nothing more.
+/// Sends loads whose rows inflate, and then nothing more.
 fn inflating(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
     let mut socket = dial(url)?;
     let batch = rows(16_000);
@@ -108,7 +108,7 @@ fn inflating(url: &str, attacker: usize) -> std::io::Result<TcpStream> {
             socket.write_all(&message.frames(stream).concat())?;
         }
     }
-    // Reads, so that only the node decides when to close the connection.
+    // Reads until the node closes the connection, so that only the node decides when.
     let mut buffer = vec![0; 64 << 10];
     while socket.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
     Ok(socket)
@@ -152,7 +152,7 @@ fn group(info: &TableInfo, keys: &[usize], filter: Option<Expr>) -> Program {
     }
 }
 
-/// Runs programs with many groups, or with all rows, whose results are not read.
+/// Runs programs that return many groups, or all rows, and reads none of their results.
 async fn unread(url: &str) -> Vec<Execution> {
     let Ok(pool) = farpool::connect(url, None).await else { return Vec::new() };
     let Ok(info) = pool.table(&TableName::new("trips").unwrap()).await else { return Vec::new() };
@@ -169,7 +169,7 @@ async fn unread(url: &str) -> Vec<Execution> {
             1 => group(&info, &[0, 5], None),
             _ => group(&info, &[0], Expr::all((20..24).map(pattern).collect())),
         };
-        // Some are refused, as expected.
+        // The node refuses some of the programs, as expected.
         let execution = tokio::time::timeout(Duration::from_millis(100), pool.execute(&program, 1)).await;
         open.extend(execution.into_iter().flatten());
     }
@@ -226,14 +226,14 @@ async fn a_node_keeps_to_its_memory_under_the_worst_that_clients_do() {
     println!("{most} MiB at most, {calm_mib} before, {answered} answers beside");
     assert!(most < POOL_MIB + WORK_MIB + SLACK_MIB, "{most} MiB resident: {status}");
     assert!(answered > 0, "nobody else was served: {status}");
-    // All memory is released, and ordinary queries work as before.
+    // All memory is released once the attackers have gone, and ordinary queries work as before.
     cli_support::until("the return of the memory", || {
         server.status()["work_bytes_used"].as_u64().unwrap() < 4 << 20
     });
     assert_eq!(server.csv("select count(*) from trips").lines().last(), Some("400000"));
 }
 
-/// Runs a statement on a file with a limit of the memory for work.
+/// Runs a statement on a file, with `work_memory` as the limit of the memory for joins, sorts and groups.
 fn sql_within(work_memory: &str, statement: &str) -> cli_support::Done {
     program(&["sql", "--format", "csv", "--work-memory", work_memory, "-c", statement])
 }

@@ -1,5 +1,5 @@
-//! Columns that are kept at the client: the bytes that are transferred, and changes, drops and encryption of their
-//! tables.
+//! Tests of the client-side cache of a node's columns: the bytes that are transferred, and changes, drops and
+//! encryption of their tables.
 
 use crate::support::pools::{self, Pools, Way, near};
 use crate::versions::{Writer, load};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const ROWS: i64 = 300_000;
 
-/// Returns rows that do not compress well; otherwise too few bytes would be fetched.
+/// Returns rows that do not compress well, so that enough bytes are fetched to be measured.
 fn rows(range: std::ops::Range<i64>) -> RecordBatch {
     let mixed = |id: i64, by: u64| ((id as u64).wrapping_mul(by) >> 20) as i64;
     let column =
@@ -60,7 +60,7 @@ async fn columns_come_once_they_have_been_paid_for() {
         cost(&session, "select sum(a) from t where b > 0").await;
     }
     assert_eq!(near.bytes_fetched(), 0);
-    // Most rows, each with a number that only the engine can compute.
+    // Reads most rows, and computes a number for each that only the engine can compute.
     let most =
         "select max(a + b + r) from (select a, b, row_number() over (order by a) as r from t where b > 1000)";
     let (first, cost_first) = cost(&session, most).await;
@@ -73,7 +73,7 @@ async fn columns_come_once_they_have_been_paid_for() {
     assert_eq!((cost_third.bytes_on_wire, cost_third.bytes_from_disk), (0, 0), "{cost_third:?}");
     assert!(cost_third.bytes_from_cache >= fetched);
     assert_eq!((first, second), (second, third));
-    // Other programs use the columns as well, if they need no others.
+    // Other programs use the cached columns as well, if they need no others.
     let (sum, cost_sum) = cost(&session, "select sum(a) from t where b > 1000").await;
     assert_eq!(cost_sum.bytes_on_wire, 0, "{cost_sum:?}");
     let at_node = pools.session(Way::Remote, true).await;
@@ -81,7 +81,8 @@ async fn columns_come_once_they_have_been_paid_for() {
     assert_eq!(near.bytes_fetched(), fetched);
 }
 
-/// Whole columns cost no more as chunks than as results; with conditions of a join, a program may return less.
+/// If a program returns whole columns, they are fetched as column chunks at once, which transfer no more bytes than its
+/// result. With conditions of a join, a program may return fewer rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whole_columns_come_at_once() {
     let (pools, near, _) = started(Nearness::Auto).await;
@@ -113,17 +114,18 @@ async fn a_batch_of_joins_fetches_what_they_would_return_several_times() {
     pools::load(&*pools.remote, "d", keys.schema(), vec![keys]).await;
     let session = pools::session_over(near.clone(), true).await;
     let columns = column_bytes(&near, "id").await + column_bytes(&near, "a").await;
-    // So few rows are cheaper than columns, for any number of joins.
+    // One of a thousand rows is cheaper to transfer as results than as columns, for any number of joins.
     let few = batch_of_joins(&session, 1).await;
     assert!(near.bytes_fetched() == 0 && few < columns / 4, "{few} of {columns} bytes");
-    // A sixth of the rows is not, if it is needed eight times. The rows of `d` are returned for each join, and take
-    // more than that; if the columns were fetched only after as many bytes had been returned, three times their size
-    // would be transferred.
+    // A sixth of the rows is more expensive than the columns if each of eight joins needs it. The rows of `d` are
+    // returned for each join, and take more than that; if the columns were fetched only after as many bytes had been
+    // returned, three times their size would be transferred.
     let more = batch_of_joins(&session, 167).await;
     assert!(near.bytes_fetched() >= columns && more < columns * 5 / 2, "{more} of {columns} bytes");
 }
 
-/// Runs eight joins with `of_thousand` of a thousand keys. Returns the bytes that were received for them.
+/// Runs a batch of eight joins with `of_thousand` of a thousand keys. Returns the bytes received from the node for
+/// them.
 async fn batch_of_joins(session: &Session, of_thousand: i64) -> u64 {
     let statement = |n| {
         format!(
@@ -163,7 +165,8 @@ async fn what_several_want_at_once_is_sent_once() {
         alone += column_bytes(&near, column).await;
     }
     assert_eq!(fetched, alone);
-    // Two programs that begin to wait at the same moment may both count the bytes.
+    // Two programs that begin to wait at the same moment may both count the received bytes in their execution
+    // statistics.
     assert!(told >= alone && told < 2 * alone, "{told} bytes in receipts, {alone} of the columns");
     for sql in &statements {
         cost(&session, sql).await;
@@ -188,11 +191,11 @@ async fn of_a_table_that_grew_only_new_chunks_are_fetched() {
     assert_eq!(cost(&session, count).await.0, ROWS + 100_000);
     let added = near.bytes_fetched() - before;
     assert!(added > 0 && added < before / 2, "{added} of {before} bytes are new");
-    // Another column is fetched without those that are kept already.
+    // Another column is fetched without the columns that are cached already.
     let (_, with_s) = cost(&session, "select count(a) from t where s > '8'").await;
     assert_eq!(with_s.bytes_on_wire, near.bytes_fetched() - before - added);
     assert_eq!(with_s.bytes_on_wire, column_bytes(&near, "s").await);
-    // Nothing remains of a dropped table.
+    // The cache has nothing of a dropped table.
     pools.remote.drop_table(&TableName::new("t").unwrap()).await.unwrap();
     let gone = session.sql(count).await.map(drop).unwrap_err();
     assert_eq!(gone.kind, ErrorKind::NotFound, "{gone}");
@@ -229,7 +232,7 @@ async fn tables_that_are_encrypted_in_memory_stay_at_the_node() {
     assert_eq!(pools.near.bytes_fetched(), 0);
 }
 
-/// Runs a join of a table with itself, or reads its first rows only, in turns.
+/// Depending on `number`, runs a join of a table with itself, or reads only the first rows of a query and drops it.
 async fn join_or_look(session: Arc<Session>, number: usize) {
     if number % 3 == 2 {
         let query = session.sql("select a, b, s from t").await.unwrap();
@@ -240,7 +243,7 @@ async fn join_or_look(session: Arc<Session>, number: usize) {
     assert_eq!(cost(&session, sql).await.0, 8 * ROWS);
 }
 
-/// Queries over more columns than fit succeed, even if several run at a time and some are abandoned.
+/// Queries over more columns than fit in the cache succeed, even if several run at a time and some are abandoned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_fits_is_fetched_again() {
     let (pools, _, _) = started(Nearness::Auto).await;
@@ -335,7 +338,7 @@ async fn too_little_memory_for_columns_is_refused() {
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Invalid);
 }
 
-/// A small result of a program at the node is not requested again while its version is current.
+/// A small result of a program at the node is cached, and not requested again while its table version is current.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_results_are_kept_while_their_version_stands() {
     let (pools, _near, session) = started(Nearness::Auto).await;
@@ -352,7 +355,7 @@ async fn small_results_are_kept_while_their_version_stands() {
     let query = session.sql(sql).await.unwrap();
     query.collect().await.unwrap();
     assert!(query.outcome().contains(": the result was kept here, "), "{}", query.outcome());
-    // Another program, and another version.
+    // The cached result is used neither for another program nor for another table version.
     let (other, cost_other) = cost(&session, &sql.replace("1000", "1001")).await;
     assert!(other <= first && cost_other.bytes_saved == 0, "{cost_other:?}");
     load(&*pools.remote, LoadMode::Append, rows(ROWS..ROWS + 1000)).await;
@@ -360,7 +363,7 @@ async fn small_results_are_kept_while_their_version_stands() {
     assert!(grown > first && cost_grown.bytes_saved == 0, "{grown} after {first}, {cost_grown:?}");
     load(&*pools.remote, LoadMode::Replace, rows(0..ROWS)).await;
     assert_eq!(cost(&session, sql).await.0, first);
-    // A result that was not read to its end is not kept, and neither is a large one.
+    // A result that was not read to its end is not cached, and neither is a large one.
     let many = "select id, a from t where b > 1000";
     let query = session.sql(many).await.unwrap();
     let taken = query.execute().await.unwrap().next().await;

@@ -1,4 +1,4 @@
-//! Files in an object store and on a web server, tested through the program: read, loaded and written, with a server
+//! Tests of files in an object store and on a web server, through the program: read, loaded and written, with a server
 //! that fails in many ways.
 
 #[path = "objects/s3.rs"]
@@ -89,7 +89,7 @@ fn every_format_gives_the_rows_of_a_local_file() {
         assert_eq!(csv(&store, &sql(&format!("s3://bucket/{name}"))), expected, "{name}");
         assert_eq!(csv(&store, &sql(&format!("http://{}/bucket/{name}", store.address))), expected, "{name}");
     }
-    // A server without support for ranges.
+    // A web server that ignores requests for byte ranges.
     store.serve_no_ranges();
     for name in ["t.parquet", "t.csv"] {
         let url = format!("http://{}/bucket/{name}", store.address);
@@ -115,7 +115,7 @@ fn a_table_is_loaded_and_exported_again() {
         let found = csv(&store, &format!("select count(*) as n, sum(id) as s from '{url}'"));
         assert_eq!(found, "n,s\n80000,799960000\n", "{name}");
     }
-    // Larger than a part.
+    // An object that is larger than one part of an upload.
     let rows =
         "select a.id, b.id as other, a.id * b.id as product from t a, (select id from t where id < 20) b";
     with(&store, &[], &["export", "--pool", &server.url, "--query", rows, "s3://bucket/out/large.csv"]).ok();

@@ -1,4 +1,4 @@
-//! Arithmetic on the extremes of every integer and decimal type, compared with DuckDB's results: in a pool,
+//! Tests of arithmetic on the extremes of every integer and decimal type, compared with DuckDB's results: in a pool,
 //! above a scan, above a join and in a window.
 
 use crate::support::pools::{self, Pools, Way};
@@ -10,12 +10,12 @@ use farpool::Session;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A line of the recorded answers.
+/// A recorded answer: an operation on extremes of a type, with DuckDB's result.
 struct Case {
     left: String,
     operator: String,
     right: String,
-    /// `None` if the result does not fit its type.
+    /// DuckDB's result; `None` if it does not fit its type.
     result: Option<String>,
 }
 
@@ -65,7 +65,8 @@ fn table(name: &str, cases: &[Case]) -> RecordBatch {
         .expect("a table")
 }
 
-/// Queries that compute an operation at different positions, over rows that satisfy a condition.
+/// Queries that compute an operation at different places (in a pool, above a scan, above a join, in a window), over
+/// rows that satisfy a condition.
 const SHAPES: [fn(&str, &str) -> String; 5] = [
     |op, rows| format!("SELECT id, l {op} r FROM t WHERE {rows}"),
     |op, rows| format!("SELECT id, max(l {op} r) FROM t WHERE {rows} GROUP BY id"),
@@ -108,8 +109,8 @@ async fn extremes_of_every_type_are_as_recorded_or_an_error() {
     assert!(failed > 500, "{failed} operations were tried that do not fit");
 }
 
-/// Checks, for each operator, one query over all rows whose results fit, and queries over single rows of the others, at
-/// regular distances. Returns the number of the latter.
+/// Checks, for each operator, one query over all rows whose results fit, and queries over single rows whose results do
+/// not fit, of which only some are chosen, at regular distances. Returns the number of these rows.
 async fn check(
     session: &Session,
     name: &str,

@@ -1,4 +1,4 @@
-//! `farpool profile` as a user runs it: files, streams and tables, every format, and errors.
+//! Tests of `farpool profile` as a user runs it: files, streams and tables, every format, and errors.
 
 #![expect(clippy::disallowed_methods, reason = "a test may wait, and find a port where nobody listens")]
 
@@ -68,7 +68,8 @@ fn files_of_every_format_streams_and_tables_have_the_same_profile() {
     check_trips(&report);
     assert_eq!(report["source"], json!("pool"));
     assert_eq!(column(&report, "city")["distinct"]["exact"], json!(true));
-    // The tap has computed the profile: no program has read the table.
+    // The profile was computed while the rows were loaded (by the tap of the load), so that no program has read the
+    // table.
     assert_eq!(server.status()["tenants"][0]["programs"], json!(0));
 }
 
@@ -187,7 +188,7 @@ fn browser() -> Option<&'static str> {
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success()))
 }
 
-/// Returns the page's DOM after the browser has loaded it.
+/// Returns the page's DOM as the browser has it after loading the page.
 fn seen(browser: &str, page: &Path) -> String {
     let url = format!("file://{}", text(page));
     let user = format!("--user-data-dir={}", text(&page.with_extension("browser")));

@@ -1,5 +1,5 @@
-//! Random queries, in-process and over TCP, with and without push-down, compared with DuckDB's results: over two
-//! small tables with extremes of every type, and with subqueries and joins by USING over tables with NULLs.
+//! Tests of random queries, in-process and over TCP, with and without push-down, compared with DuckDB's results: over
+//! two small tables with extremes of every type, and with subqueries and joins by USING over tables with NULLs.
 
 use crate::support::pools::{self, Pools, Way};
 use arrow::array::*;
@@ -7,10 +7,10 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool::{Session, SessionOptions};
 use std::path::{Path, PathBuf};
 
-/// A query and DuckDB's result.
+/// A query, and the result that DuckDB gave.
 struct Recorded<'a> {
     sql: &'a str,
-    /// DuckDB's types of the columns; only `error` if a value is out of range.
+    /// DuckDB's types of the columns; the single text `error` if DuckDB failed because a value is out of range.
     types: Vec<&'a str>,
     /// The rows, sorted.
     rows: Vec<String>,
@@ -31,7 +31,7 @@ async fn subqueries_and_merged_keys_answer_as_in_duckdb() {
     answers_are_those_of("subqueries", "answers.txt", 600).await;
 }
 
-/// Checks the recorded answers in a file of a folder in all settings.
+/// Checks the recorded answers in `file` of `folder` in all settings. The file must have at least `least` answers.
 async fn answers_are_those_of(folder: &str, file: &str, least: usize) {
     let text = read(folder, file);
     let recorded: Vec<Recorded<'_>> = text
@@ -76,7 +76,7 @@ impl<'a> Recorded<'a> {
         Recorded { sql, types, rows }
     }
 
-    /// Runs the query; the error describes how the result differs.
+    /// Runs the query on `session`. The error describes how the result differs from DuckDB's.
     async fn check(&self, session: &Session) -> Result<(), String> {
         let batches = match session.sql(self.sql).await {
             Ok(query) => query.collect().await,
@@ -106,7 +106,7 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// Returns the rows as sorted texts.
+/// Returns the rows as sorted texts, in the form of the recorded results.
 fn shown(batches: &[RecordBatch], types: &[&str]) -> Vec<String> {
     let options = FormatOptions::default().with_null("\\N");
     let mut rows = Vec::new();
@@ -150,7 +150,8 @@ fn read(folder: &str, name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Loads the tables of `tables.sql`, whose queries run in a session without a pool.
+/// Returns pools with the tables of `tables.sql` in `folder`; the statements of that file run in a session without a
+/// pool.
 async fn loaded(folder: &str) -> Pools {
     let pools = Pools::start(1 << 30).await;
     let session = Session::new(SessionOptions::default());

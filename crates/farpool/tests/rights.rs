@@ -1,5 +1,5 @@
-//! Rights in the embedded pool: one that was opened with a token refuses what the node refuses the same client over
-//! TCP, in the same words.
+//! Tests of rights in the embedded pool: one that was opened with a token refuses what the node refuses the same client
+//! over TCP, in the same words.
 
 use crate::versions::load;
 use arrow::array::{Int64Array, RecordBatch};
@@ -24,7 +24,7 @@ fn rows() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable([("id", id as _, true)]).unwrap()
 }
 
-/// The requests whose answer depends on the right.
+/// The requests whose result depends on the rights of the client's token.
 const REQUESTS: [&str; 15] = [
     "describe",
     "read",
@@ -43,7 +43,7 @@ const REQUESTS: [&str; 15] = [
     "queries",
 ];
 
-/// Makes a request of a pool; `Denied` also where what others have is left out of the answer.
+/// Makes a request of a pool. Returns `Denied` also if the answer omits what belongs to other tenants.
 async fn ask(pool: &dyn Pool, request: &str) -> Result<()> {
     let schema = rows().schema();
     let scan = Program::scan(name("t"), &schema, &[0]);
@@ -86,7 +86,7 @@ async fn ask(pool: &dyn Pool, request: &str) -> Result<()> {
     }
 }
 
-/// Gives both tenants a table, and ann a view and a schema that are about to be dropped.
+/// Creates a table for each of the two tenants, a view for ann, and the schema that a request is about to drop.
 async fn furnish(node: &Arc<Node>) {
     for owner in ["ann", "bob"] {
         let pool = EmbeddedPool::over(node.clone(), tenant(owner));
@@ -137,12 +137,13 @@ async fn a_pool_is_not_opened_with_a_token_that_the_node_does_not_know() {
     assert_eq!(error.message, "this takes the right to write, and the token is for read");
 }
 
-/// A pool passes on what it does not implement itself, which the embedded one cannot do.
+/// The embedded pool must implement every method of the trait `Pool`: the trait's defaults pass the call to a pool
+/// behind this one, and there is none.
 #[test]
 fn the_embedded_pool_has_every_method_of_a_pool() {
     let (pool, embedded) = (include_str!("../../transfer/src/pool.rs"), include_str!("../src/embedded.rs"));
     let methods = pool.split("async fn ").skip(1).filter_map(|rest| rest.split('(').next());
-    // Listed by another method.
+    // The method `tables` is implemented by another one.
     let missing =
         methods.filter(|method| *method != "tables" && !embedded.contains(&format!("async fn {method}(")));
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());

@@ -1,4 +1,4 @@
-//! Schemas: a statement accesses the table in the schema that it names, and no other.
+//! Tests of schemas: a statement accesses the table in the schema that it names, and no other.
 
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};

@@ -1,4 +1,4 @@
-//! The shell in a terminal: typed input, and the resulting screen.
+//! Tests of the shell in a terminal: typed input, and the resulting screen.
 
 use crate::cli_support::terminal::Terminal;
 use crate::cli_support::*;
@@ -21,7 +21,7 @@ fn statements_are_typed_completed_and_cancelled() {
     assert!(screen.contains("farpool> select city from trips where fare = 7 limit 2;"), "{screen}");
     assert!(screen.contains("\ncity\n──────\nRome\nRome\n") || screen.contains("\ncity\n"), "{screen}");
 
-    // More than one choice is listed, without leaving the line.
+    // If Tab finds several completions, the shell lists them below the line, which stays as it is.
     shell.press("select * from trips where fare > co\t");
     shell.until("count(");
     shell.press("\x03");
@@ -85,7 +85,7 @@ fn results_fit_the_terminal_of_the_moment() {
     assert_eq!(rows.len(), 42, "{screen}");
     shell.run(".rows 4", "farpool>");
     shell.run(long, "(3,000,000 rows, 4 shown, ");
-    // The same for `sql` at a terminal.
+    // `farpool sql` at a terminal shows a wide result in the same way.
     let sql = Terminal::start(home.path(), &["sql", "-f", "wide.sql"], &[]);
     let (status, screen) = sql.end();
     assert_eq!(status, Some(0));
@@ -103,7 +103,7 @@ fn a_megabyte_is_pasted() {
     let values = format!("select count(*) as n, max(a) as most from (values\n{}) v(a, b);", rows.join(",\n"));
     shell.press(&format!("\x1b[200~{values}\x1b[201~\r"));
     shell.until("30000 │ 29999\n(1 row, ");
-    // Like a terminal without bracketed paste, and statements one after the other.
+    // Pastes as in a terminal without bracketed paste, and sends many statements at once.
     let values = format!("select count(*) as n from (values\r{}) v(a, b);\r", rows[..20_000].join(",\r"));
     shell.press(&values);
     shell.until("20000\n(1 row, ");
@@ -129,12 +129,12 @@ fn what_was_typed_is_there_the_next_time() {
     second.until("farpool> select 1 as\none;");
     second.press("\r");
     second.until("(1 row, ");
-    // Input before the prompt is not interpreted as the prompt's keys.
+    // Input that arrives before the prompt appears is not lost and not taken for editing keys.
     second.run("select 2 as two;", "(1 row, ");
     second.press("\x12one");
     second.until("(reverse-i-search)`one': select 1 as");
     second.press("\x03");
-    // A place that cannot be written to only disables the history.
+    // If the history cannot be written, the shell works without a history.
     let other = Terminal::shell(home.path(), &[], &[("XDG_STATE_HOME", "/proc")]);
     other.run("select 3 as three;", "(1 row, ");
 }
@@ -165,7 +165,8 @@ fn errors_leave_the_shell_as_it_was() {
     assert!(screen.contains("127.0.0.1:1"), "{screen}");
 }
 
-/// A node that disappears while the shell runs is reported, and its successor is used.
+/// If a node disappears while the shell runs, the shell reports it, and uses the node that is started again at the
+/// address.
 #[test]
 fn a_node_may_come_back() {
     let home = home();
@@ -180,7 +181,7 @@ fn a_node_may_come_back() {
     shell.run("select a from t;", "2\n(1 row, ");
 }
 
-/// A waiting pager holds nothing at the node: neither a program nor the table.
+/// While a pager waits for the user, nothing at the node is in use: neither a program nor the table.
 #[test]
 fn a_pager_that_waits_does_not_hold_the_node() {
     let home = home();
@@ -207,7 +208,7 @@ fn a_pager_that_waits_does_not_hold_the_node() {
     shell.run("select 7 as seven;", "seven");
 }
 
-/// Without a terminal the shell runs a script as `sql` does.
+/// If its standard input is no terminal, the shell runs a script as `farpool sql` does.
 #[test]
 fn a_script_comes_through_a_pipe() {
     let csv = ["shell", "--format", "csv"];

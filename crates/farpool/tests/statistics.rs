@@ -1,5 +1,5 @@
-//! Statistics through SQL: the results are the same with and without push-down, in-process and over TCP, whole and in
-//! parts, and equal recorded results of DuckDB 2.0.0 and exact counts.
+//! Tests of statistics in SQL: the results are the same with and without push-down, in-process and over TCP, whole and
+//! in parts, and equal recorded results of DuckDB 2.0.0 and exact counts.
 
 use crate::support::pools::{Pools, Way, load};
 use arrow::array::{
@@ -232,7 +232,7 @@ async fn what_asks_for_the_same_column_shares_a_state() {
         let (_, receipt) = run(&session, sql).await;
         let found = receipt.operators.iter().find(|o| o.operator.folds_rows());
         let detail = &found.unwrap_or_else(|| panic!("{sql} is not pushed")).detail;
-        // The method by which the aggregates are computed follows in brackets.
+        // In the text, the method by which the aggregates are computed follows in brackets; it is left out.
         detail.split(" [").next().unwrap_or_default().to_string()
     };
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `farpools://` from the command line: certificates in files, and the error messages for invalid ones.
+//! Tests of TLS (`farpools://`) from the command line: certificates in files, and the error messages for invalid ones.
 
 use crate::cli_support::{Done, Server, Tokens, farpool, signal, text, trips_parquet, until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
@@ -87,7 +87,7 @@ fn each_mistake_of_a_client_has_its_words() {
     tables(&plain.url, &ca).fails(2, &["--tls-ca", "farpools://"]);
     tables(&server.url, Path::new("/nonexistent/ca.pem")).fails(1, &["/nonexistent/ca.pem"]);
     tables(&server.url, &ours.file("node.key")).fails(1, &["node.key", "no certificate", "private key"]);
-    // The node's log shows the other side's view of the errors.
+    // The node's log shows why the handshakes failed from the node's side.
     for (server, said) in [(&server, "does not trust"), (&server, "another name"), (&late, "has expired")] {
         until(said, || server.said().contains(said));
     }
@@ -131,7 +131,7 @@ fn a_certificate_is_replaced_while_the_node_runs() {
     until("the half of a file is named", || server.said().contains("the certificate stays as it was"));
     assert!(server.said().contains("node.pem"), "{}", server.said());
     assert_eq!(tables(&server.url, &ca).ok(), "");
-    // No signal is sent: the node notices the new files.
+    // The node notices the new certificate files without a signal.
     authority.sign("node", "localhost", 3000);
     let localhost = server.url.replace("127.0.0.1", "localhost");
     until("the new one", || tables(&localhost, &ca).status == Some(0));

@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 
 const PAGE: &str = include_str!("../../../docs/tour.md");
 
-/// The node's address in the page.
+/// The node's address as the page writes it; it is replaced by that of the test's node.
 const POOL: &str = "farpool://127.0.0.1:9797";
 
-/// A command of the page, and the lines that it shows.
+/// A command of the page, and the output lines that the page shows for it.
 struct Step {
     command: String,
     shown: Vec<&'static str>,
@@ -36,7 +36,7 @@ fn steps(block: &'static str) -> Vec<Step> {
     steps
 }
 
-/// Starts the node of the page, on free ports.
+/// Starts the node as the page does, but on free ports.
 fn serve(options: &str, folder: &Path) -> Server {
     let data = folder.join("pool.d").to_string_lossy().into_owned();
     let options = options.replace("pool.d", &data).replace(":6380", ":0");

@@ -1,7 +1,7 @@
-//! All TPC-H queries, in-process and over TCP, with and without push-down, compared with DuckDB's answers.
+//! Tests of all TPC-H queries, in-process and over TCP, with and without push-down, compared with DuckDB's answers.
 //!
-//! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so that zone maps and the
-//! merging of partial states are covered.
+//! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so that zone maps and the merging of
+//! partial states are covered.
 
 use crate::support::answers::{self, Answer};
 use crate::support::pools::{self, Pools, Way};
@@ -49,8 +49,8 @@ async fn encrypted_tables_give_duckdbs_answers_at_scale_0_1() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_beyond_the_memory_for_work_give_duckdbs_answers_at_scale_0_1() {
     let pools = loaded(0.1).await;
-    // With so little memory, hash tables of some queries do not fit, whereas sort-merge joins do; the same holds with a
-    // MiB more or less.
+    // With so little memory, hash tables of some queries do not fit, whereas sort-merge joins do. The sizes are not
+    // critical: one MiB more or less gives the same.
     for (pushdown, mib) in [(true, 7), (false, 9)] {
         let session = pools.session_within(Way::Remote, pushdown, mib << 20).await;
         let mut merged = Vec::new();
@@ -122,7 +122,7 @@ async fn check(pools: &Pools, scale: &str, way: Way, pushdown: bool) {
     );
 }
 
-/// Returns the plan that ran last, or what is wrong with its result.
+/// Runs a query. Returns the plan that ran last; the error describes how the result is wrong.
 async fn check_query(session: &Session, scale: &str, number: usize) -> Result<String, String> {
     let sql = tpch::query(number);
     let query = session.sql(sql.as_str()).await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! A statement reads one version of each table, however often other clients insert rows meanwhile.
+//! Tests that a statement reads one version of each table, however often other clients insert rows meanwhile.
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
@@ -18,7 +18,7 @@ pub async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
     pool.load(&TableName::new("t").unwrap(), mode.into(), batch.schema(), None, batches).await.unwrap();
 }
 
-/// A task that appends rows to a table one by one, from a given number on.
+/// A task that appends rows to a table one by one, with numbers from `first` on.
 pub struct Writer {
     stop: Arc<AtomicBool>,
     next: tokio::task::JoinHandle<i64>,
@@ -33,7 +33,7 @@ impl Writer {
             while !stopped.load(Ordering::Relaxed) {
                 load(&*pool, LoadMode::Append, rows(next..next + 1)).await;
                 next += 1;
-                // Leaves some processor time to others.
+                // Sleeps briefly, so that the tasks under test get processor time.
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
             next
@@ -41,7 +41,7 @@ impl Writer {
         Writer { stop, next }
     }
 
-    /// Stops, and returns the number of the next row.
+    /// Stops the task, and returns the number of the row that would have been next.
     pub async fn stop(self) -> i64 {
         self.stop.store(true, Ordering::Relaxed);
         self.next.await.unwrap()
@@ -54,7 +54,8 @@ async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
     let writer = Writer::start(writer, 1000, rows);
     let session = Session::new(SessionOptions::default());
     session.register_pool("farpool", pool).await.unwrap();
-    // Every row joins itself: if the scans read two versions, one side would have rows without a partner.
+    // Joins every row with itself by its id: if the two scans read different versions, one side has rows without a
+    // partner.
     let statement = "select count(*), count(a.id), count(b.id) from t a full join t b on a.id = b.id";
     let inner = "select count(*) as n, (select max(id) + 1 from t) as m, (select count(*) from t where id >= 0) as k \
                  from t a join t b on a.id = b.id";

@@ -1,4 +1,4 @@
-//! Views that a node stores for all clients of a tenant, in this process and over TCP.
+//! Tests of views that a node stores for all clients of a tenant, in this process and over TCP.
 
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};
@@ -18,7 +18,7 @@ fn name(name: &str) -> TableName {
     TableName::new(name).unwrap()
 }
 
-/// Stores a view without checking its text, as any client may.
+/// Stores a view at the node without checking its text, as a client with its own implementation may.
 async fn keep(pools: &Pools, named: &str, text: &str) {
     pools.remote.create_view(&View::new(name(named), text).unwrap(), true).await.unwrap();
 }
@@ -108,7 +108,8 @@ async fn what_is_above_a_view_is_pushed_down_as_if_it_was_written_out() {
     ] {
         let written_out =
             query.replace("from v", &format!("from {v}")).replace("from u", &format!("from {u}"));
-        // Estimated costs are left out: they change when the profile is completed meanwhile.
+        // Estimated costs are left out of the comparison: they change when the node completes the profile of the table
+        // meanwhile.
         let explained = async |query: &str| {
             let plan = session.sql(query).await.unwrap().explain();
             let lines =
@@ -139,7 +140,7 @@ async fn views_of_views_see_what_is_there_now() {
         run(&other, "delete from t where id = 1").await;
         assert!(run(&session, "select * from c").await.contains("| 9 | 0 "));
 
-        // A wildcard refers to the current columns.
+        // A wildcard refers to the columns that the table has when the view is read.
         run(&session, "create view every as select * from t").await;
         run(&other, "alter table t add column note varchar").await;
         assert!(run(&session, "select * from every limit 1").await.contains("note"));
@@ -160,7 +161,7 @@ async fn views_of_views_see_what_is_there_now() {
             &["view \"c\"", "view \"a\"", "no table t"],
         )
         .await;
-        // A view that cannot be planned can be replaced and dropped, and does not break lists.
+        // A view whose text cannot be planned can be replaced and dropped, and lists of tables still show it.
         assert!(run(&session, "show tables").await.contains("every"));
         assert!(run(&session, "select column_name from information_schema.columns").await.contains("| n "));
         run(&session, "create or replace view every as select 1 as one").await;
@@ -182,7 +183,7 @@ async fn circles_and_towers_of_views_have_an_end() {
     refused(&session, "create or replace view a as select * from a", ErrorKind::Invalid, &["circle"]).await;
     refused(&session, "create view z as select * from z", ErrorKind::NotFound, &["no table z"]).await;
     assert!(run(&session, "select * from b").await.contains('1'));
-    // A client that does not check the text can store a cyclic view.
+    // A client that does not check the text can store views that refer to one another in a cycle.
     keep(&pools, "a", "select x from b").await;
     refused(&session, "select * from b", ErrorKind::Invalid, &["view \"b\"", "circle"]).await;
 
@@ -337,7 +338,7 @@ async fn whatever_a_node_says_that_a_view_is_it_is_only_read() {
         run(&session, "show tables").await;
     }
     assert!(!std::path::Path::new(target).exists());
-    // The deepest possible text.
+    // Texts that are too long or too deep for the parser, and one as deep as the limit.
     let sum = |parts: usize| format!("select {}1 as a", "1+".repeat(parts - 1));
     keep(&pools, "v", &sum(30_000)).await;
     refused(&session, "select * from v", ErrorKind::OverLimit, &["view \"v\"", "words and signs"]).await;
@@ -367,7 +368,7 @@ async fn a_statement_reads_one_version_of_the_tables_below_its_views() {
     while !writing.is_finished() {
         match rows(&session, both).await {
             Ok(text) => assert!(text.contains("| 0 | 100 |"), "{text}"),
-            // Another change came first, as the error says.
+            // The statement may fail because another client's change came first, as its error says.
             Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Checks for dates and times outside the calendar of the query engine.
+//! Checks for dates and times outside the calendar of the query engine (chrono's, in DataFusion).
 //!
 //! Invariant: every date and time that a source returns can be formatted as text. A date has 32 bits and a time 64,
 //! which exceed the years of the engine's calendar; DuckDB and PostgreSQL write 'infinity' as the maximum value.

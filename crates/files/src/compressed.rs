@@ -67,7 +67,7 @@ pub(super) fn head(head: &[u8], compression: FileCompression, most: usize) -> st
         match from.read(&mut bytes[count..]) {
             Ok(0) => break,
             Ok(read) => count += read,
-            // The head ends in the middle of a block; only if nothing could be decompressed is it damaged.
+            // The head ends in the middle of a block; it is corrupted only if nothing could be decompressed.
             Err(_) if count > 0 => break,
             Err(error) => return Err(error),
         }

@@ -183,7 +183,7 @@ pub(super) fn format(
         && has_footer(path, options)
         && reader.of.tail().map_err(|error| unreadable(path, &error))?.1.ends_with(b"PAR1")
     {
-        // The beginning of the file is not asked for.
+        // A Parquet file is recognized by its end, so that its beginning is not requested.
         return Ok((Format::Parquet, FileCompression::None));
     }
     let mut head = Vec::new();
@@ -208,7 +208,7 @@ pub(super) fn format(
             .map_err(|error| super::damaged(path, format_args!("it cannot be decompressed: {error}")))?,
     };
     let looks = match Looks::of(&head) {
-        // Every second byte of Latin letters is 0 there.
+        // In UTF-16, every second byte of a Latin letter is 0, so that such a text looks binary.
         Looks::Binary if has_zeros(options) => Looks::Text,
         looks => looks,
     };

@@ -121,7 +121,7 @@ impl<R: Read + Seek> Walk<'_, R> {
             if batch.compression().is_some() && length > 0 {
                 let mut size = [0; 8];
                 self.read_at(body_start + start, &mut size)?;
-                // -1 marks a buffer that is not compressed.
+                // The size -1 marks a buffer that is not compressed.
                 if !(-1..=limits::IPC_BUFFER_BYTES_MAX).contains(&i64::from_le_bytes(size)) {
                     return Err(broken("a buffer's uncompressed size is out of bounds"));
                 }

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 /// all pieces are derived from it.
 const GROUP_BYTES: u64 = 32 << 20;
 
-/// Minimum and maximum bytes of a piece.
+/// Minimum bytes of a piece (the part of a column chunk that one request fetches); [`PIECE_BYTES_MAX`] is the maximum.
 const PIECE_BYTES_MIN: u64 = 256 << 10;
 const PIECE_BYTES_MAX: u64 = 8 << 20;
 
@@ -75,7 +75,7 @@ impl Lanes {
     }
 
     fn new(of: &Arc<Remoted>, ranges: &[Range<u64>], piece_bytes: u64, is_at_once: bool) -> Self {
-        // A damaged footer may name bytes behind the end.
+        // A corrupted footer may state ranges behind the end of the file.
         let within = |range: &Range<u64>| range.start..range.end.min(of.bytes());
         let mut ranges: Vec<_> = ranges.iter().map(within).filter(|range| !range.is_empty()).collect();
         ranges.sort_by_key(|range| range.start);

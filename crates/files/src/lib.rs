@@ -111,7 +111,8 @@ fn open_places(places: &[Place], options: &ReadOptions) -> Result<Vec<InputFile>
     Ok(files)
 }
 
-/// Maximum number of remote files whose beginning or end is requested in advance, and kept until it is read.
+/// Maximum number of remote files whose beginning or end is requested in advance, and kept until it is read. Reason:
+/// the requests overlap, and each file keeps at most 256 KiB in memory.
 const FILES_AHEAD: usize = 32;
 
 /// Opened files that have not been read yet.

@@ -59,7 +59,7 @@ pub(super) fn with_types(path: &Path, mut fields: Vec<Field>, options: &ReadOpti
     for (name, data_type) in &options.types {
         let Some(at) = fields.iter().position(|field| field.name() == name) else {
             if options.union_by_name {
-                // Another file may have the name.
+                // A column of another file may have this name.
                 continue;
             }
             let known: Vec<&str> = fields.iter().map(|field| field.name().as_str()).take(20).collect();

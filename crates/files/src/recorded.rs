@@ -9,7 +9,7 @@ fn path(name: &str) -> String {
     format!("{}/../../testdata/files/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the columns at `columns` as text, read in both ways.
+/// Returns the columns at the indexes `columns` as text. Checks that reading in batches and in tasks gives the same.
 fn texts(name: &str, columns: &[usize]) -> Result<Vec<Vec<String>>> {
     let of = |batches: Batches| -> Result<Vec<Vec<String>>> {
         let mut texts = vec![Vec::new(); columns.len()];
@@ -91,7 +91,7 @@ fn integers_of_128_bits_are_decimals() {
     assert_eq!(got[2], ["1", "2", "3", "4"]);
     let source = open(&path("int128.parquet")).unwrap();
     assert_eq!(source.schema().field(0).data_type(), &DataType::Decimal128(38, 0));
-    // Everything else in the footer's Arrow schema is kept.
+    // All other types in the footer's Arrow schema are kept.
     assert!(matches!(source.schema().field(3).data_type(), DataType::Duration(_)));
     assert_eq!(texts("int128-large.parquet", &[1]).unwrap()[0], ["1"]);
     fails("int128-large.parquet", &[0], &["\"i\"", "100000000000000000000000000000000000000", "38 digits"]);

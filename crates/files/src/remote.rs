@@ -31,9 +31,9 @@ pub trait Remote: fmt::Debug + Send + Sync {
 /// A file, with its URL without secrets, by which errors refer to it.
 #[derive(Clone, Debug)]
 pub struct RemoteFile {
-    /// The URL.
+    /// The URL of the file, without secrets.
     pub path: PathBuf,
-    /// The file.
+    /// The file, for reading.
     pub file: Arc<dyn Remote>,
 }
 
@@ -229,7 +229,7 @@ pub(super) struct RemoteReader {
     /// The current block and its offset.
     current: (u64, Bytes),
     coming: VecDeque<(Range<u64>, Fetch)>,
-    /// Offset of the end of the requested blocks, and bytes of the next block.
+    /// Offset up to which blocks have been requested, and the size of the next block in bytes.
     asked: u64,
     block_bytes: u64,
     /// Number of bytes that were read sequentially.
@@ -261,7 +261,7 @@ impl RemoteReader {
         Ok(&self.current.1[start..])
     }
 
-    /// Returns the current offset relative to the current block; `None` if it is outside.
+    /// Returns the current offset relative to the current block; `None` if the offset is outside the block.
     fn rest_of_current(&self) -> Option<usize> {
         let at = usize_saturating(self.at.checked_sub(self.current.0)?);
         (at < self.current.1.len()).then_some(at)
@@ -278,7 +278,7 @@ impl RemoteReader {
                 return Ok((range.start, self.of.wait(fetch, range.end - range.start)?));
             }
         }
-        // The reader has seeked.
+        // The reader has seeked, so that the requested blocks are of no use.
         if self.asked != self.at {
             (self.asked, self.block_bytes, self.read) = (self.at, BLOCK_BYTES_FIRST, 0);
         }
@@ -340,7 +340,7 @@ pub(super) mod tests {
         pub bytes: Bytes,
         pub asked: AtomicU64,
         pub requests: AtomicU64,
-        /// Requests from this one on fail.
+        /// Number of the first request that fails; all later requests fail, too.
         pub failing: u64,
     }
 

@@ -160,7 +160,7 @@ fn comma_separated(
     from: impl Read + Send + 'static,
     options: &ReadOptions,
 ) -> Result<Stream> {
-    // A line that is cut off would have too few fields.
+    // If the head ends within a line, this line is left out, because it would have too few fields.
     let whole = match is_whole {
         true => head.len(),
         false => head.iter().rposition(|byte| *byte == b'\n').map_or(head.len(), |end| end + 1),

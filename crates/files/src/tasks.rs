@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The work, such as parsing, that turns some of the rows into batches.
+/// A part of the reading, such as parsing, that turns some of the rows into batches. It may run on any thread.
 pub type Task = Box<dyn FnOnce() -> Batches + Send>;
 
 /// Tasks in the order of their rows. Taking a task reads at most the bytes of the task.
 pub type Tasks = Box<dyn Iterator<Item = Task> + Send>;
 
-/// Returns a task that only returns an error.
+/// Returns a task whose only result is an error.
 pub(super) fn failing(error: Error) -> Task {
     Box::new(|| Box::new(std::iter::once(Err(error))))
 }
@@ -123,7 +123,7 @@ impl InputFile {
         match &self.format {
             Opened::Parquet(footer) => Ok(parquet::tasks(&self.place, footer, columns, progress)),
             Opened::Csv(dialect, compression) => {
-                // Only lines are checked, not values.
+                // If no column is requested, only the lines are checked, not the values.
                 let columns = if selection.is_empty() { &[] } else { columns };
                 let bytes = encoding::decoded(bytes(*compression)?, dialect.encoding);
                 csv::tasks(path, bytes, &self.schema, dialect, columns)

@@ -1,4 +1,4 @@
-//! Tests of files of every format: valid, damaged and with a wrong extension.
+//! Tests of files of every format: valid, corrupted and with a wrong extension.
 
 use super::*;
 use arrow_array::cast::AsArray;
@@ -59,7 +59,7 @@ impl Folder {
         self.path(name)
     }
 
-    /// Writes the same rows in every binary format.
+    /// Writes the rows of `batch` to a file in every binary format. Returns the paths.
     fn all_formats(&self, batch: &RecordBatch) -> [String; 4] {
         [
             self.parquet("rows.parquet", batch),
@@ -361,7 +361,7 @@ fn damaged_bytes_never_panic_and_errors_name_the_file() {
         for _ in 0..400 {
             let mut damaged = whole.clone();
             for _ in 0..=random(4) {
-                // The first four bytes decide the format.
+                // The first four bytes are left unchanged, because they decide the format.
                 let at = 4 + random(damaged.len() - 4);
                 damaged[at] ^= 1 << random(8);
             }
@@ -384,7 +384,7 @@ fn a_column_of_type_null_becomes_text() {
     }
 }
 
-/// Reads a file and ignores the rows.
+/// Reads a file to its end and discards the rows.
 fn read_lenient(path: &str) -> Result<()> {
     open(path)?.batches(None).try_for_each(|batch| batch.map(|_| ()))
 }
@@ -419,7 +419,7 @@ fn compressed_text_is_read_as_it_is_decompressed() {
         let (bytes, progress) = (source.bytes(), source.progress());
         source.batches(None).for_each(|batch| drop(batch.unwrap()));
         assert_eq!(progress.load(Ordering::Relaxed), bytes, "{name}");
-        // A truncated file must fail rather than give a shorter table.
+        // Reading a truncated file must fail, and not return fewer rows.
         let whole = fs::read(&path).unwrap();
         let cut = folder.write(&format!("cut-{name}"), &whole[..whole.len() - 5]);
         fails(&cut, ErrorKind::Corrupt, &["cut-", "damaged or cut off"]);

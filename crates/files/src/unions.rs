@@ -22,7 +22,8 @@ fn flag() -> OptionValue {
     OptionValue::Flag(true)
 }
 
-/// Returns names and types of the columns, and rows as texts, read in both ways and one column at a time.
+/// Returns names and types of the columns, and rows as texts. Checks that reading in batches, in tasks and one column
+/// at a time gives the same rows.
 fn rows(pattern: &str, options: &ReadOptions) -> Result<(Vec<String>, Vec<Vec<String>>)> {
     let source = open_all(&[pattern], options, None)?;
     let described = |field: &arrow_schema::FieldRef| {

@@ -27,7 +27,7 @@ pub(super) fn resolve(pattern: &str, remotes: &dyn Remotes) -> Result<Vec<Remote
     }
     match remotes.file(pattern) {
         Ok(file) => Ok(vec![file]),
-        // Perhaps it is a folder.
+        // The URL may be that of a folder.
         Err(error)
             if error.kind == ErrorKind::NotFound && !is_web && by_extension(Path::new(pattern)).is_none() =>
         {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// A bucket of files of one byte.
+    /// A test bucket with files of one byte each, by their names.
     struct Bucket(&'static [&'static str]);
 
     impl Remotes for Bucket {

@@ -55,7 +55,8 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         return Ok(Transformed::no(plan));
     }
     let input = columns_below(&plan)?;
-    // In aggregates and window functions, the name of a column also depends on its condition and sort order.
+    // The name of a column of an aggregate or window function also depends on the function's condition (FILTER) and
+    // sort order.
     let names = NamePreserver::new(&plan);
     let checked = plan.map_expressions(|expr| {
         let name = names.save(&expr);

@@ -134,7 +134,7 @@ pub fn same_columns(before: &Schema, now: &Schema) -> farpool_model::Result<()> 
     }
 }
 
-/// Copies an error that several tasks share. What cannot be cloned becomes text.
+/// Copies an error that several tasks share. Errors of kinds that cannot be cloned become text.
 fn shared(error: &DataFusionError) -> Error {
     let innermost = error.find_root();
     if let DataFusionError::External(inner) = innermost

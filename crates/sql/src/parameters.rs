@@ -1,4 +1,4 @@
-//! Values for the parameters of a statement (`?`, `$1`, `$name`).
+//! Values for the parameters of an SQL statement, which DataFusion (the engine) plans (`?`, `$1`, `$name`).
 //!
 //! Invariant: a statement runs only if each of its parameters has a value and each value has a parameter. Values are
 //! never inserted into the text of the statement, so that they cannot change its meaning.

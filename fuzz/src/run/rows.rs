@@ -8,7 +8,7 @@ use farpool_columns::RowGroup;
 use farpool_model::{Accumulation, Fold, Output, Pick, Program};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The rows of a result.
+/// The rows of a result, which are compared by hashes and sorted integers.
 pub(super) struct Rows {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,

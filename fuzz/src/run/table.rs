@@ -1,4 +1,5 @@
-//! The table in two forms: with the same rows in one row group and in several.
+//! The table over which fuzzed plans run, in several forms: with the same rows in one row group and in several, and
+//! encrypted.
 
 use crate::plan;
 use arrow_array::*;
@@ -8,10 +9,10 @@ use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{TenantName, Tier};
 use std::sync::{Arc, LazyLock};
 
-/// More than a block of packed values.
+/// Number of rows of the table: more than one block of packed values has.
 const ROWS: i64 = 1300;
 
-/// The column that identifies rows.
+/// Index of the column that identifies rows.
 pub(super) const ID: usize = 0;
 
 /// Returns the schema: the columns that plans in the corpora use, and one for each other type and encoding.

@@ -1,4 +1,4 @@
-//! The seeds of the corpus that can be generated.
+//! Generates the seeds (initial inputs) of the fuzz corpora that can be generated.
 
 mod queries;
 
@@ -58,7 +58,7 @@ fn write_the_seeds() {
     }
 }
 
-/// Creates states without their checksums, which the body adds.
+/// Creates encoded states of moments without their checksums, which the fuzz body adds.
 fn moments_seeds() -> Vec<Vec<u8>> {
     let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(-7), None, Some(i32::MAX), Some(3)]));
     let longs: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 1, 2, 3]));
@@ -87,7 +87,8 @@ fn data_seeds() -> Vec<Vec<u8>> {
     [false, true].into_iter().flat_map(seeds_of_directory).collect()
 }
 
-/// Writes the wrapped key of the encrypted directories: the seeds must be generated again afterwards.
+/// Writes the wrapped encryption key of the encrypted data directories. Afterwards the seeds must be generated again,
+/// because they were encrypted with the previous key.
 #[test]
 #[ignore = "writes into the source"]
 fn write_the_keys() {
@@ -95,7 +96,8 @@ fn write_the_keys() {
     std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/directory.keys"), bytes).unwrap();
 }
 
-/// Returns the states of a directory, encrypted or not, after each of several steps.
+/// Returns the files of a data directory, encrypted or not, as they are after each of several steps (loads, changes,
+/// drops).
 fn seeds_of_directory(is_encrypted: bool) -> Vec<Vec<u8>> {
     let directory = crate::data::directory(is_encrypted).1;
     let catalog = crate::data::catalog();
@@ -193,7 +195,7 @@ fn sealed_seeds() -> Vec<Vec<u8>> {
     let seed = |outgoing: Outgoing| {
         let kind = outgoing.kind().number();
         let frames = outgoing.frames(1).concat();
-        // One frame each.
+        // The message fits in one frame: its kind and its body are the seed.
         [&[kind], &frames[FRAME_HEADER_BYTES..]].concat()
     };
     let key = PrivateKey::random().unwrap();
@@ -233,12 +235,13 @@ fn log_seeds() -> Vec<Vec<u8>> {
     directory.open("log-000000000001").unwrap().read_at(&mut first, 0).unwrap();
     let end = first.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(512);
     first.truncate(end);
-    // Continues the first file: six records in four batches, the last of which marks the end.
+    // A second log file that continues the first one. The first file has six records in four batches, the last of which
+    // marks its end.
     let mut second = b"farpool\n\x01\0\0\0\0\0\0\0".to_vec();
     [1, 5, 6, end as u64].iter().for_each(|number| second.extend_from_slice(&number.to_le_bytes()));
     second.resize(512, 0);
     let with_split = |files: &[u8]| [&(end as u16).to_le_bytes(), files].concat();
-    // A batch is missing, or a part of one.
+    // The first file without its last batch, and with only a part of it.
     let (short, torn) = (&first[..end - 512], &first[..end - 600]);
     vec![
         with_split(&first),
@@ -291,7 +294,7 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
         let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
         encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap().chunks[0].clone()
     };
-    // Chunks that are large enough to have an outline.
+    // Column chunks that are large enough to have an outline.
     let large: [ArrayRef; 3] = [
         Arc::new(Int64Array::from_iter((0..20_000i64).map(|i| (i % 11 > 0).then_some(i * 7919 % 100_003)))),
         Arc::new(Float64Array::from_iter_values((0..20_000).map(|i| f64::from(i) / 3.0))),
@@ -304,7 +307,7 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
     columns.into_iter().map(image).chain(outlines).collect()
 }
 
-/// Creates parcels: the rows as packed arrays, as chunks of a table, and more of both.
+/// Creates parcels (packed rows): rows as packed arrays, as chunks of a table, and more of both.
 fn parcel_seeds() -> Vec<Vec<u8>> {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let few = rows();
@@ -324,7 +327,7 @@ fn parcel_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Creates loads of several batches: plain, compressed, of rows that share strings, of one row, of none.
+/// Creates loads of several batches: plain, compressed, of rows that share strings, of one row, of no rows.
 fn load_seeds() -> Vec<Vec<u8>> {
     let (few, many) = (rows(), more_rows());
     let text = strings_that_share_bytes();
@@ -340,7 +343,7 @@ fn load_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Creates conditions for spaces with a schema and without one, selected by the first byte.
+/// Creates conditions for keyspaces with a schema and without one; the first byte selects the keyspace.
 fn predicate_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 6] = [
         b"\x01age > 30 and name like 'A%' or not (id in (1, 2) and price < 19.999)",
@@ -353,7 +356,8 @@ fn predicate_seeds() -> Vec<Vec<u8>> {
     seeds.map(<[u8]>::to_vec).to_vec()
 }
 
-/// Creates pipelined requests of both kinds, valid and invalid; the first byte determines how they are split.
+/// Creates pipelined requests of the Redis protocol in both of its forms (arrays and inline), valid and invalid; the
+/// first byte determines how they are split.
 fn resp_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 7] = [
         b"\x00*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",
@@ -367,7 +371,7 @@ fn resp_seeds() -> Vec<Vec<u8>> {
     seeds.map(<[u8]>::to_vec).to_vec()
 }
 
-/// Creates values, each compressed by each codec, with a sample and without.
+/// Creates values of keys, each compressed by each codec, with a sample for a dictionary and without.
 fn packed_seeds() -> Vec<Vec<u8>> {
     let values = [&b"{\"name\":\"Ada\",\"cart\":[1,2,3,4]}".repeat(3)[..], &[7; 300], b"no more than this"];
     let sample = b"{\"name\":\"Grace\",\"cart\":[]} and other texts of which values are made ".repeat(4);
@@ -389,28 +393,29 @@ fn packed_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Creates records of changes of keys, each with its length: all effects, several in one record, and one in parts.
+/// Creates log records of changes of keys, each preceded by its length: all effects of commands, several effects in one
+/// record, and a record in parts.
 fn record_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[&[u8]]; 5] = [
-        // Strings: put, edited, expiring, put again without, removed.
+        // Effects on strings: put, edited, put with an expiry, put again without one, removed.
         &[
             b"\x00\x05\x01\x00\x01\x00\x00\x05ahello\x02\x00\x01\x09\x07\x02a!?",
             b"\x00\x80\x01\x03\x00\x01\x64a\x01\x03\x02\x00\x65\x01bb1\x04\x00\x01a",
         ],
-        // Fields of a small hash, and of one that becomes large; a field is removed.
+        // Effects on hashes: fields of a small hash and of one that becomes large; a field is removed.
         &[
             b"\x00\x05\x01\x00\x01\x01\x00\x06h\x01\x00\x01\x00fv\x05\x00\x01\x01\x02hgww",
             b"\x00\x06\x05\x00\x01\x01\x46hk0123456789012345678901234567890123456789012345678901234567890123456789\
               \x06\x00\x01\x01hf\x03\x00\x01\x7fh",
         ],
-        // One record in three parts.
+        // One record, split into three parts.
         &[
             b"\x01\x05idididid\x01\x00\x01\x00",
             b"\x02\x05idididid\x00\x03abc",
             b"\x03\x05ididididd\x07\x01",
         ],
         &[b"\x00\x07\x01\x04\x01\x00\x00\x01a1\x01\x05\x01\x00\x00\x01a1\x07\x04", b"\x00\x07\x08", b"\x00\x09"],
-        // A space that compresses its values, its dictionary, and a value, which is edited.
+        // Effects on a keyspace that compresses its values: its dictionary, and a value, which is edited.
         &[
             b"\x00\x05\x0a\x14\x10\x00\x00\x00\x02\x01\x00\x00\x00s\x02\x00\x00\x00s:\x00\x00\x00\x00\
               \x0c\x10\x460123456789012345678901234567890123456789012345678901234567890123456789\
@@ -440,12 +445,13 @@ fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8>
         Request::LoadBegin { table, options: LoadMode::Create.into(), schema, rows_hint: Some(9), id: None };
     let batches = batches.iter().map(|batch| encode_batch(FrameKind::LoadBatch, batch, compression).unwrap());
     let messages = begin.encode().unwrap().into_iter().chain(batches.flat_map(|batch| batch.messages));
-    // Each is a single frame.
+    // Each message fits in one frame, whose body is the seed.
     let body = |message: farpool_wire::Outgoing| message.frames(1).concat().split_off(FRAME_HEADER_BYTES);
     messages.map(body).flat_map(|body| [&(body.len() as u32).to_le_bytes()[..], &body].concat()).collect()
 }
 
-/// Creates states without their checksums, of few counters so that a mutation is likely to matter.
+/// Creates encoded states of sketches without their checksums. They have few counters, so that a mutation is likely to
+/// change one that matters.
 fn sketch_seeds() -> Vec<Vec<u8>> {
     let counters = Some(Counters { rows: 2, precision: 4 });
     let all = SketchParameters {
@@ -514,7 +520,7 @@ fn bytes_of_hex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
-/// Creates rows with values in every column, more than a block of them.
+/// Creates rows with values in every column; there are more rows than one block has.
 fn more_rows() -> RecordBatch {
     let count = 1100_i64;
     let schema = plan::table_schema();

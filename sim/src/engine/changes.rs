@@ -1,4 +1,4 @@
-//! Changes of rows that the node makes itself.
+//! Requests of a simulated engine to change rows of a table (UPDATE and DELETE), which the node carries out itself.
 
 use super::{Engine, name};
 use crate::checks::Checked;
@@ -42,7 +42,7 @@ impl Engine {
             let span = state.span_since(first);
             match error.kind {
                 ErrorKind::OverLimit => state.weather.is_tight,
-                // Handles are lost with their connection.
+                // Handles of prepared programs are lost with their connection.
                 ErrorKind::Stale => {
                     model.may_have_changed_since(&change.table, handle.version, span)
                         || self.cuts.explain(first)

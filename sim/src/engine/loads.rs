@@ -71,7 +71,7 @@ struct Source {
 }
 
 impl Source {
-    /// Returns the next batch; once the last is taken, the load may be committed at any time.
+    /// Returns the next batch. Once the last batch is taken, the load may be committed at any time.
     fn next(&mut self) -> Option<Result<arrow_array::RecordBatch>> {
         let Some(count) = self.counts.pop() else {
             let all = Arc::new(std::mem::take(&mut self.rows));
@@ -125,7 +125,7 @@ impl Engine {
         let source = Source { shared, cuts, tenant, id, random, words: size.words(), counts, fails, rows };
         let outcome = self.pool.load(&name(table), mode.into(), schema(), hint, source.into_stream()).await;
         let has_source_failed = |error: &Error| fails && error.message == SOURCE_FAILS;
-        // After a failure of the source, the node may not be notified yet and still hold the claim to the table's name.
+        // If the source has failed, the node may not know it yet, and still reserve the table's name for the load.
         if self.is_known_of_load(&outcome) && !outcome.as_ref().is_err_and(has_source_failed) {
             self.is_over(id);
         }

@@ -1,5 +1,6 @@
-//! A simulated query engine: the real client of `farpool-transfer` over connections of the simulated network, which
-//! runs several errands concurrently.
+//! A simulated query engine, which sends programs (queries over one table) to the node: the real client of
+//! `farpool-transfer` over connections of the simulated network, which runs several errands (queries, loads and other
+//! requests to a node) concurrently.
 //!
 //! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the trouble of
 //! this world or a cut connection explains. It may also be aborted at any await point.
@@ -51,7 +52,7 @@ pub struct Engine {
     held: Mutex<Vec<Held>>,
 }
 
-/// A task for an engine.
+/// An errand: a task that a simulated engine carries out by requests to the node.
 #[derive(Clone, Debug)]
 pub enum Errand {
     /// Run a program.
@@ -129,7 +130,7 @@ impl Errand {
     }
 }
 
-/// A factory of engines.
+/// A factory of simulated engines, with what their connections need.
 pub struct Engines {
     /// The network that connections belong to.
     pub network: Arc<Network>,

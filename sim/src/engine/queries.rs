@@ -1,4 +1,5 @@
-//! Programs that are run immediately, or prepared and run later on the version that they were prepared for.
+//! Programs (queries over one table) of a simulated engine that are run immediately, or prepared and run later on the
+//! version that they were prepared for.
 
 use super::Engine;
 use crate::checks::{Checked, check_prepared, check_result};
@@ -15,12 +16,12 @@ use std::sync::Arc;
 /// Maximal number of prepared programs that an engine holds: fewer than a node keeps for one connection.
 const HELD_MAX: usize = 6;
 
-/// A prepared program.
+/// A prepared program that an engine holds.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     handle: Handle,
     query: Arc<Query>,
-    /// The candidates for the rows of its version.
+    /// The candidates for the rows of the table version that the program reads.
     rows: Vec<Rows>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// The parameters of a client's commands.
+/// The parameters of a simulated client's random commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     /// Maximal bytes of a usual value.
@@ -16,7 +16,7 @@ pub struct Habits {
 /// Number of fields of hashes without a schema.
 const FIELDS: usize = 6;
 
-/// Number of keys of a named space.
+/// Number of keys of a named keyspace.
 const IDS: usize = 24;
 
 /// Maximal number of milliseconds until a key expires.
@@ -78,7 +78,7 @@ pub fn many(random: &mut Random, habits: &Habits, is_set: bool) -> Vec<String> {
 fn key(random: &mut Random, habits: &Habits) -> String {
     match random.below(10) {
         0..2 => format!("s:{}", random.below(IDS)),
-        // The space of rows does not accept strings.
+        // The keyspace of rows does not accept strings, so that this command fails.
         2 if random.chance(20) => format!("u:{}", random.below(IDS)),
         _ => plain(random, habits),
     }
@@ -114,7 +114,7 @@ fn pairs(random: &mut Random, habits: &Habits) -> Vec<String> {
     args
 }
 
-/// Returns a command that renames or copies a key, to one of the same kind.
+/// Returns a command that renames or copies a key to one of the same kind.
 fn given(random: &mut Random, habits: &Habits) -> Vec<String> {
     let is_row = random.chance(20);
     let mut name = || match is_row {
@@ -144,7 +144,7 @@ fn rows(random: &mut Random) -> Vec<String> {
     args
 }
 
-/// Returns a command on a hash; keys `u:` have the fields of the space of rows.
+/// Returns a command on a hash; keys that begin with `u:` have the fields of the keyspace of rows.
 fn of_hash(random: &mut Random, habits: &Habits) -> Vec<String> {
     let is_row = random.chance(40);
     let name = if is_row { format!("u:{}", random.below(IDS)) } else { plain(random, habits) };

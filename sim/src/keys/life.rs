@@ -1,4 +1,4 @@
-//! One life of a node's keys, from reading them from the disk to the crash.
+//! One life of the simulated node's key-value store: from recovery (reading the keys from the disk) to the crash.
 
 use crate::checks::Checked;
 use crate::clock::SimClock;
@@ -82,7 +82,7 @@ impl Setting {
     }
 }
 
-/// A running node with its keys and their log.
+/// A running node with its key-value store and the store's log.
 pub struct Life {
     /// The log of keys.
     pub log: SteppedKeys,
@@ -93,7 +93,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Reads the keys of the directory into a new node.
+    /// Starts a new node with the keys that it reads from the directory.
     pub fn begin(
         random: &mut Random,
         clock: &Arc<DayClock>,

@@ -1,5 +1,5 @@
-//! Keys and values in the simulation: clients whose commands are checked against a map, statements that scan a space
-//! meanwhile, and a log on a disk that loses power, runs full and fails.
+//! Keys and values in the simulation: clients whose commands are checked against a map, SQL statements that scan a
+//! keyspace meanwhile, and a log on a disk that loses power, runs full and fails.
 //!
 //! Commands are passed to sessions directly, as a connection does; the log's threads are steps of the simulation
 //! ([`farpool_node::SteppedKeys`]). After a crash, the keys must be those after the first n records of the log, and all
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Start of the simulation, in milliseconds since the epoch.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
-/// Number of events of a world.
+/// Number of events of a world (one simulated node with its clients).
 const EVENTS: std::ops::Range<usize> = 100..600;
 
 /// Maximal number of clients.
@@ -40,7 +40,7 @@ const CLIENTS_MAX: usize = 4;
 /// Bytes of a value that is so large that a few values fill a file of the log.
 const LARGE_BYTES: usize = 60_000;
 
-/// Number of spaces that clients select.
+/// Number of keyspaces that clients select.
 const SPACES: u32 = 3;
 
 /// Runs the world of `seed`.
@@ -55,14 +55,14 @@ pub fn run(seed: u64, shared: &Shared) -> Checked {
     world.restart(false)
 }
 
-/// A client.
+/// A simulated client of the key-value store.
 #[derive(Default)]
 struct Client {
     session: Session,
     space: u32,
     /// The commands queued after `MULTI`.
     queue: Option<Vec<Vec<String>>>,
-    /// Whether one of them was refused when it was queued, for lack of memory for more keys.
+    /// Whether one of the queued commands was refused when it was queued, for lack of memory for more keys.
     is_refused: bool,
     watched: Vec<Key>,
     touched: Touched,
@@ -73,7 +73,7 @@ struct Client {
 enum Touched {
     #[default]
     No,
-    /// A key has expired or moved to another space, which may count as a change.
+    /// A watched key has expired or moved to another keyspace, which may count as a change.
     Perhaps,
     Yes,
 }
@@ -81,7 +81,7 @@ enum Touched {
 /// The changes made by a command or a step: the records that it appended, and the previous entries.
 struct Past {
     first: u64,
-    /// The number after its last record.
+    /// The number of the record that follows the last record of the change.
     end: u64,
     /// Whether the change survives a crash as a whole or not at all.
     is_whole: bool,
@@ -116,7 +116,7 @@ struct World {
     /// Records that replies wait for, and the number of records known to be durable.
     pending: Vec<u64>,
     acknowledged: u64,
-    /// Keys that were evicted in this life.
+    /// Keys that were evicted since the node was last started.
     evicted: u64,
     is_faulty: bool,
     /// Whether memory and log differ, so that the node must be restarted.
@@ -134,7 +134,7 @@ impl World {
         let mut random = Random::new(!seed);
         let clock = Arc::new(DayClock::new(random.next(), BEGIN_MS));
         let (directory, setting) = (SimulatedDirectory::new(), Setting::random(&mut random));
-        // If memory is short, values are large, so that it is used up.
+        // If memory is short, values are large, so that the memory is used up.
         let sizes: &[usize] =
             if setting.maxmemory > 0 { &[300, 2000, 8000, 8000] } else { &[60, 300, 2000, 8000] };
         let bytes_max = random.pick(sizes);
@@ -412,7 +412,7 @@ impl World {
         (self.named, view.named) = (view.named, self.named);
         let changed = view.changed;
         if moves {
-            // The keys of the named space are in another space now, which may count as a change.
+            // The keys of the keyspace that the command names are in another keyspace now, which may count as a change.
             for client in &mut self.clients {
                 let is_moved = |(space, name): &Key| *space == 0 && name.contains(':');
                 if client.touched == Touched::No && client.watched.iter().any(is_moved) {

@@ -6,18 +6,18 @@
 use super::replies::{Expected, bulk, integer, nil};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A key of one of the numbered spaces.
+/// A key, with the number of its keyspace.
 pub type Key = (u32, String);
 
 /// All keys, including expired ones.
 pub type Map = BTreeMap<Key, Entry>;
 
-/// The value of a key.
+/// The value of a key in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A string.
+    /// A value of the type string.
     Text(Vec<u8>),
-    /// A hash, or a row of a space.
+    /// A hash, or a row of a keyspace with a schema.
     Hash(BTreeMap<String, Vec<u8>>),
 }
 
@@ -30,7 +30,7 @@ pub struct Entry {
     pub expiry: Option<u64>,
 }
 
-/// The named spaces that may exist.
+/// The named keyspaces, and whether each exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// `u`, with the columns `id u64, n i32, s utf8`.
@@ -50,9 +50,9 @@ impl Entry {
 pub struct View<'a> {
     /// The keys before the command, or the transaction that it belongs to.
     pub map: &'a Map,
-    /// The spaces with names.
+    /// The named keyspaces that exist.
     pub named: Named,
-    /// The number of the client's space, and the time.
+    /// The number of the client's keyspace, and the time in milliseconds since the epoch.
     pub at: (u32, u64),
     /// Whether expired keys may be counted although they were removed before.
     pub was_restarted: bool,
@@ -122,7 +122,7 @@ impl View<'_> {
         self.changed.insert(self.key(name), entry);
     }
 
-    /// Returns all live keys of the client's space.
+    /// Returns all live keys of the client's keyspace.
     fn live(&self) -> impl Iterator<Item = (String, Entry)> + '_ {
         let (space, now) = self.at;
         let unchanged = self.map.iter().filter(|(key, _)| !self.changed.contains_key(*key));
@@ -132,7 +132,7 @@ impl View<'_> {
             .map(|((_, name), entry)| (name.clone(), entry.clone()))
     }
 
-    /// Returns the number of keys; expired ones may still be counted.
+    /// Returns the number of keys; expired keys may still be counted.
     fn size(&self) -> Expected {
         let least = self.live().count() as i64;
         let all = self.map.keys().chain(self.changed.keys()).filter(|(space, _)| *space == self.at.0);
@@ -153,7 +153,7 @@ impl View<'_> {
         }
     }
 
-    /// Sets a string, which the space must accept.
+    /// Sets a string, which the keyspace must accept.
     fn put_text(&mut self, name: &str, text: Vec<u8>, expiry: Option<u64>) -> Result<(), Expected> {
         if self.is_row(self.at.0, name) {
             return Err(Expected::Error);
@@ -294,7 +294,7 @@ impl View<'_> {
         Ok(old)
     }
 
-    /// Carries out `FP.CGET key "value like 'a%'"`, and in a space of rows `"n > NUMBER"`.
+    /// Carries out `FP.CGET key "value like 'a%'"`, and in a keyspace of rows `"n > NUMBER"`.
     fn conditional(&self, name: &str, condition: &str) -> Expected {
         let is_of_row = condition.starts_with("n > ");
         if is_of_row != self.is_row(self.at.0, name) {
@@ -352,7 +352,7 @@ impl View<'_> {
         Ok(reply)
     }
 
-    /// Carries out `RENAME`, `RENAMENX` and `COPY` within a space, or `COPY from to DB number`.
+    /// Carries out `RENAME`, `RENAMENX` and `COPY` within a keyspace, or `COPY from to DB number`.
     fn give(&mut self, words: &[&str]) -> Done {
         let (from, to) = (words[1], words[2]);
         let option = |name: &str| words.iter().position(|word| *word == name);
@@ -382,7 +382,7 @@ impl View<'_> {
         Ok(if words[0] == "RENAME" { Expected::ok() } else { integer(1) })
     }
 
-    /// Carries out `FP.SPACE CREATE` and `DROP` of one of the two spaces.
+    /// Carries out `FP.SPACE CREATE` and `DROP` of one of the two named keyspaces.
     fn space(&mut self, words: &[&str]) -> Done {
         let (is_made, name) = (words[1] == "CREATE", words[2]);
         let is_there = if name == "u" { self.named.rows } else { self.named.plain };

@@ -61,7 +61,7 @@ impl World {
             self.named = past.named;
             for (key, entry) in past.before {
                 if !past.is_whole && past.first < found {
-                    // Some of its records survived.
+                    // Some records of the change survived, so that the key may have its previous or its new entry.
                     unsure.insert(key, entry);
                     continue;
                 }
@@ -102,7 +102,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks all keys, and the spaces.
+    /// Checks all keys and keyspaces of the node against the model.
     pub fn check_all(&mut self) -> Checked {
         for space in 0..super::SPACES {
             self.observed(&["SELECT", &space.to_string()]);

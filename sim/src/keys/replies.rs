@@ -52,7 +52,7 @@ impl Expected {
         }
     }
 
-    /// Describes the expectation; for many strings, those that are missing or unexpected.
+    /// Describes how a reply differs from the expectation: for many strings, those that are missing or unexpected.
     pub fn differing(&self, reply: &[u8]) -> String {
         let Expected::Set(set) = self else { return format!("{self:?}") };
         let found = strings(reply).unwrap_or_default();
@@ -116,7 +116,7 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Returns the bytes of the first reply.
+/// Returns the number of bytes of the first reply in `bytes`; `None` if it is incomplete.
 fn length(bytes: &[u8]) -> Option<usize> {
     let (head, rest) = line(bytes)?;
     let begin = head.len() + 2;

@@ -1,4 +1,4 @@
-//! Statements that read a space while clients change its keys, and `FP.SCAN`.
+//! SQL statements that read a keyspace while clients change its keys, and the command `FP.SCAN`.
 
 use super::World;
 use super::model::{Named, Value, passes};
@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Maximal number of concurrent statements.
+/// Maximal number of concurrent statements that read keyspaces.
 const SCANS_MAX: usize = 4;
 
-/// A statement: its expected rows, and the rows received so far.
+/// A running statement: its expected rows, and the rows received so far.
 pub struct Scan {
     run: Arc<Run>,
-    /// Keeps the moment that is read.
+    /// Holds the point in time that is read, as long as the statement runs.
     _bound: BoundProgram,
     table: String,
     expected: Vec<Vec<String>>,
@@ -29,7 +29,7 @@ pub struct Scan {
 }
 
 impl World {
-    /// Begins a statement that reads a whole space, or runs a complete scan by `FP.SCAN`.
+    /// Begins a statement that reads a whole keyspace, or runs a complete scan by `FP.SCAN`.
     pub fn begin_scan(&mut self) -> Checked {
         if self.random.chance(30) {
             return self.scan_at_once();
@@ -40,7 +40,7 @@ impl World {
         let name = self.random.pick(&["u", "s", "default", "db1"]);
         let least = self.random.below(1000) as i64 - 500;
         let least = (name == "u" && self.random.chance(50)).then_some(least);
-        // SQL reads at the time of day, unless a later time has been seen.
+        // SQL reads keys as of the time of day, unless the node has seen a later time.
         let seen = self.latest;
         self.latest = seen.max(self.now);
         let expected = self.rows_of(name, least);
@@ -62,7 +62,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns the rows that a statement over a space must return, in order.
+    /// Returns the rows that a statement over a keyspace must return, in order.
     fn rows_of(&self, table: &str, least: Option<i64>) -> Vec<Vec<String>> {
         let Named { rows, plain } = self.named;
         let is_owned = |name: &str| rows && name.starts_with("u:") || plain && name.starts_with("s:");
@@ -93,7 +93,7 @@ impl World {
         found
     }
 
-    /// Runs some steps of the statements.
+    /// Runs some steps of the running statements.
     pub fn step_scans(&mut self) -> Checked {
         for _ in 0..1 + self.random.magnitude(30) {
             if self.scans.is_empty() {
@@ -105,7 +105,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs all remaining steps of all statements; ends those that wait for what they have read to become durable.
+    /// Runs all remaining steps of all statements, and ends those that wait until what they have read is durable.
     pub fn end_scans(&mut self) -> Checked {
         while !self.scans.is_empty() {
             if self.step_scan(0)?.is_pending() {
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Runs a scan by `FP.SCAN` from beginning to end, without changes in between.
+    /// Runs a complete scan by `FP.SCAN`, without changes in between.
     fn scan_at_once(&mut self) -> Checked {
         let (name, condition) =
             self.random.pick(&[("u", "n > 7"), ("s", "value like 'a%'"), ("default", "value like 'a%'")]);
@@ -201,7 +201,7 @@ impl World {
     }
 }
 
-/// Returns the program that reads all columns of a space: the key and two fields, or the key and the value.
+/// Returns the program that reads all columns of a keyspace: the key and two fields, or the key and the value.
 fn program(table: TableName, is_rows: bool, least: Option<i64>) -> Checked<Program> {
     let names: &[&str] = if is_rows { &["id", "n", "s"] } else { &["key", "value"] };
     let columns = names.iter().enumerate();

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximal time that a request may wait for memory.
+/// Maximal time that a request may wait for memory before it fails.
 const PATIENCE: Duration = Duration::from_millis(WORK_WAIT_MS_MAX);
 
 /// Number of events within which a request whose time is over must have left the queue.
 const NOTICE_EVENTS: u64 = 20;
 
-/// The requests that wait for memory: the time since which they wait, and the event at which their time was found to be
-/// over.
+/// The requests that wait for memory: the time since which each waits, and the event at which its time was found to be
+/// over (`None` before).
 #[derive(Debug, Default)]
 pub struct Patience(BTreeMap<u64, (Instant, Option<u64>)>);
 
@@ -69,7 +69,7 @@ impl World {
         if of_tenants != status.memory_bytes_used || status.memory_bytes_used > status.memory_bytes_limit {
             return Err(format!("the accounts of memory are wrong: {status:?}"));
         }
-        // Every running program is a task.
+        // Each running program is a task of the node's scheduler.
         let tasks = self.node.scheduler().running() as u64;
         if status.programs_running > tasks {
             return Err(format!("of {tasks} tasks {} are programs", status.programs_running));
@@ -88,7 +88,7 @@ impl World {
             if told != tables {
                 return Err(format!("{name} has {tables} tables, and by the node {told}"));
             }
-            // With a data directory, the values may be there only.
+            // With a data directory, values of a table may be on the disk only.
             if self.disk.is_some() {
                 continue;
             }
@@ -102,7 +102,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that without clients and pending work all memory in use belongs to tables.
+    /// Checks that, if there are no clients and no pending work, all memory in use belongs to tables.
     fn check_nobody(&self, status: &Status) -> Checked {
         let tasks = self.node.scheduler().running();
         if status.connections > 0 || tasks > 0 || !self.errands.is_empty() {
@@ -112,8 +112,7 @@ impl World {
         for owner in &self.owners {
             for info in owner.tables().map_err(|error| error.to_string())? {
                 let Ok((_, table)) = owner.source(&info.name) else { continue };
-                // A piece that shares pages adds less than two pages; the pieces are the row groups and the
-                // profile's states.
+                // Row groups and the states of the profile may share pages, so that each adds less than two pages.
                 let pieces = table.row_groups.len() as u64 + 1;
                 most += table.bytes_encoded.div_ceil(PAGE_BYTES as u64) + 2 * pieces;
             }
@@ -124,7 +123,7 @@ impl World {
                 "nobody is there, and of the pool more than {most} bytes are in use: {status:?}"
             ));
         }
-        // Outcomes of loads, and rows that pass filters, are remembered for a while.
+        // The node remembers the outcomes of loads, and the rows that pass filters, for a while.
         match status.tables > 0 || status.work_bytes_used == self.node.remembered_bytes() {
             true => Ok(()),
             false => {
@@ -144,7 +143,8 @@ mod tests {
         let line = |waiting: &[u64]| WorkLine { waiting: waiting.to_vec(), is_stuck: false };
         patience.check(&line(&[1, 2]), 1).unwrap();
         tokio::time::advance(PATIENCE + Duration::from_millis(1)).await;
-        // Within the notice period nothing is wrong; a later request has more time.
+        // Within the notice period a request that has waited too long is no error; a request that began to wait later
+        // has more time.
         for step in 2..=2 + NOTICE_EVENTS {
             patience.check(&line(&[1, 3]), step).unwrap();
         }

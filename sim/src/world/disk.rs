@@ -1,6 +1,6 @@
-//! The disk of a node with a data directory, whose work is a step of the simulation: records of the log become durable
-//! late, values of row groups arrive late, in another order, or not at all, and at the end the node is restarted from
-//! the files on the disk.
+//! The simulated disk of a node with a data directory, whose work is a step of the simulation: records of the log
+//! become durable late, values of row groups arrive late, in another order, or not at all, and at the end the node is
+//! restarted from the files on the disk.
 
 use super::replica::Replica;
 use super::{TABLES, TENANTS, World, serve, start_node, turns_of_others};
@@ -22,7 +22,7 @@ const LARGE_GROUPS: std::ops::Range<usize> = 5..9;
 /// Maximal number of events for which the disk does nothing.
 const STALL_MAX: usize = 80;
 
-/// Number of rounds within which the first errands must have ended.
+/// Maximal number of rounds within which the first errands (requests of simulated engines) must have ended.
 const ROUNDS_MAX: usize = 20_000;
 
 /// The disk of a node.
@@ -49,7 +49,7 @@ impl Disk {
     fn write_log(&mut self) -> Checked<bool> {
         let did = self.stepped.write_log();
         if let Some(replica) = self.replica.as_mut().filter(|_| did) {
-            // The replica's copies of files are not read by the node.
+            // Faults of the node's disk must not affect the replica, whose copies of files the node never reads.
             let faults = self.directory.faults();
             self.directory.set_faults(Faults::default());
             replica.follow(self.stepped.records_committed())?;
@@ -64,7 +64,7 @@ impl World {
     pub(super) async fn load_large_table(&mut self) -> Checked {
         let groups = LARGE_GROUPS.start + self.random.below(LARGE_GROUPS.len());
         let rows = (groups * limits::LARGE_GROUP_ROWS) as u64;
-        // Some loads fail by design.
+        // Some loads fail, because of simulated faults.
         for _ in 0..4 * groups {
             if self.engines.is_empty() {
                 self.connect_engine()?;
@@ -87,7 +87,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets all participants work until the errands have ended.
+    /// Lets all participants work until the errands (requests of simulated engines) have ended.
     async fn await_errands(&mut self) -> Checked {
         for _ in 0..ROUNDS_MAX {
             if self.errands.is_empty() {
@@ -200,7 +200,8 @@ impl World {
         })
     }
 
-    /// Checks that the tables of which `found` returns version and rows are those of the models, row by row.
+    /// Checks that the node's tables are those of the models, row by row. `found` returns the version and the rows of a
+    /// table.
     fn check_contents(
         &self,
         which: &str,

@@ -78,7 +78,7 @@ pub struct World {
     clients: Vec<Client>,
     hostiles: Vec<Hostile>,
     engines: Vec<Arc<Engine>>,
-    /// The running errands, each with a description.
+    /// The running errands (requests of simulated engines), each with a description.
     errands: Vec<(String, JoinHandle<Checked<Option<Engine>>>)>,
     peers_seen: usize,
     network: Arc<Network>,
@@ -103,7 +103,7 @@ impl World {
         let clock = Arc::new(SimClock::new(random.next()));
         let focus = match random.below(100) {
             0..5 => Focus::Appends,
-            // These worlds take as long as about thirty others.
+            // Each of these worlds takes as long as about thirty others, so that few seeds have them.
             5..8 => Focus::Scans,
             _ => Focus::Everything,
         };

@@ -102,7 +102,7 @@ impl World {
         Ok(())
     }
 
-    /// Starts an errand of an engine.
+    /// Starts an errand (a request) of an engine.
     pub(super) fn send_on(&mut self, engine: Arc<Engine>, errand: Errand) {
         let told = format!("engine {} is to do {errand:?}", engine.number);
         self.shared.lock().log.event(told.clone());
@@ -111,7 +111,7 @@ impl World {
         self.errands.push((told, tokio::spawn(doing)));
     }
 
-    /// Aborts a random errand at its current await point.
+    /// Aborts a random errand (a request of an engine) at its current await point.
     pub(super) fn give_up_errand(&mut self) -> Checked {
         if !self.errands.is_empty() {
             let (told, errand) = self.errands.swap_remove(self.random.below(self.errands.len()));

@@ -25,7 +25,7 @@ pub(super) struct Replica {
     directory: Arc<SimulatedDirectory>,
     catalog: Arc<Catalog>,
     jobs: Arc<Jobs>,
-    /// Number of records that were applied.
+    /// Number of the node's records that were applied.
     applied: u64,
 }
 
@@ -57,7 +57,7 @@ impl Background for Jobs {
     }
 }
 
-/// Runs all work on the calling thread.
+/// Helper threads of the replica's catalog: none, so that work runs on the calling thread.
 #[derive(Debug)]
 struct NoHelpers;
 
@@ -114,7 +114,7 @@ impl Replica {
     fn copy_segments(&self) -> std::io::Result<()> {
         for name in &self.of.names()? {
             let Some(number) = segment_number(name) else { continue };
-            // A segment that is still being written is of no record yet.
+            // No record refers yet to a segment that is still being written.
             if self.directory.open(name).is_ok() || Segment::open(&*self.of, number).is_err() {
                 continue;
             }

@@ -67,7 +67,7 @@ impl World {
                     let version = |of: &(Version, Arc<Table>)| of.0;
                     let seen = visible.as_ref().map(version);
                     let is_new = seen != state.models[tenant].newest(table).map(|seen| seen.version);
-                    // If the step has written the log, no records wait.
+                    // If the step has written the log, no records are waiting to be written.
                     let waits = |disk: &Disk| disk.stepped.records_waiting() > 0;
                     if is_new && seen == newest.as_ref().map(version) && self.disk.as_ref().is_some_and(waits)
                     {
@@ -80,7 +80,7 @@ impl World {
         Ok(())
     }
 
-    /// Collects the results of errands that have ended.
+    /// Collects the results of errands (requests of simulated engines) that have ended.
     pub(super) fn see_to_errands(&mut self) -> Checked {
         let mut index = 0;
         while index < self.errands.len() {
@@ -109,7 +109,7 @@ impl World {
                 return Ok(());
             }
             let moved = self.round()?;
-            // Advances time, so that requests which wait for memory held by a silent client time out.
+            // Advances time, so that requests which wait for memory held by a silent client reach their time limit.
             if !moved && self.shared.lock().weather.is_short {
                 tokio::time::advance(Duration::from_secs(2)).await;
             }
@@ -153,7 +153,7 @@ impl World {
         for _ in 0..QUIET_ROUNDS {
             turns_of_others(20).await;
             self.network.pass_all(&mut self.shared.lock().log);
-            // Profiling pauses for a while after rows have arrived.
+            // Advances time, because profiling pauses for a while after rows have arrived.
             self.clock.jump(1 << 30);
             self.work(1000)?;
             self.end_disk_work()?;
@@ -178,7 +178,7 @@ impl World {
             self.work(1000)?;
             self.end_disk_work()?;
         }
-        // Lets the remembered outcomes of loads expire.
+        // Advances time until the node no longer remembers the outcomes of loads.
         self.clock.jump(LOAD_OUTCOME_MS * 1_000_001);
         tokio::time::advance(FORGETS_WITHIN).await;
         turns_of_others(20).await;
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Checks that no load that has ended still claims a table name.
+    /// Checks that no load that has ended still reserves a table name.
     fn check_names_are_free(&self) -> Checked {
         for owner in &self.owners {
             for table in TABLES {

@@ -10,19 +10,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The file of digests.
+/// The file with the SHA-256 digests of all packages.
 pub const SUMS: &str = "SHA256SUMS";
 
 /// User and group of a node in a container: `USER` in the Containerfile.
 pub const CONTAINER_USER: &str = "9797";
 
-/// The archives that were made.
+/// The archives that `make` has built.
 pub struct Archives {
-    /// The archive of the tree below a prefix, in a separate folder.
+    /// The archive of all installed files, in a folder named like the archive.
     pub tar: PathBuf,
-    /// The root of a container.
+    /// The archive of a container's root file system.
     pub container: PathBuf,
-    /// The file from which the image is built.
+    /// The Containerfile, from which the container's image is built.
     pub containerfile: PathBuf,
 }
 

@@ -1,4 +1,5 @@
-//! The installed files, as a tree below one prefix (`/usr` or `/usr/local`), from which all packages are made.
+//! The files that the packages install, as a tree below one prefix (`/usr` or `/usr/local`), from which all packages
+//! are made.
 
 use super::program::Program;
 use super::{Release, copy, create_parent, licences, write};
@@ -34,9 +35,9 @@ const FILES: [(&str, &str); 6] = [
 /// Folders of the tree whose pages and pictures are installed below [`DOCUMENTATION`].
 const PAGES: [&str; 3] = ["docs", "docs/decisions", "docs/internals"];
 
-/// The tree.
+/// The tree of installed files.
 pub struct Contents {
-    /// The folder of the tree, which has the name of the archive.
+    /// The folder that contains the tree; it has the name of the archive.
     pub prefix: PathBuf,
 }
 

@@ -79,7 +79,7 @@ fn linked(metadata: &Metadata) -> Result<Vec<&Package>> {
     Ok(packages)
 }
 
-/// Adds the texts of a package's licences, including those of bundled sources in another language.
+/// Adds the texts of a package's licences, including those of sources in another language that the package bundles.
 fn find_texts(folder: &Path, texts: &mut BTreeSet<String>) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
@@ -96,7 +96,7 @@ fn find_texts(folder: &Path, texts: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a name is not that of a source file, such as `license_test.go`.
+/// Returns whether a file name is that of a text, and not of a source file such as `license_test.go`.
 fn is_text(name: &str) -> bool {
     [".c", ".go", ".h", ".py", ".rs", ".sh"].iter().all(|extension| !name.ends_with(extension))
 }

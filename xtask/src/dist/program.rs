@@ -24,7 +24,7 @@ pub enum Architecture {
     Arm,
 }
 
-/// Type of the entry in a program's header table (`PT_INTERP`) that names the dynamic loader.
+/// Type of the entry in an ELF file's program header table (`PT_INTERP`) that names the dynamic loader.
 const INTERPRETER: u64 = 3;
 
 /// Builds the program from the tree and returns its path.
@@ -70,7 +70,7 @@ impl Program {
 }
 
 impl Architecture {
-    /// Returns the name used in file names, which is Rust's and the kernel's.
+    /// Returns the architecture's name in file names, which is that of Rust and the kernel.
     pub fn name(self) -> &'static str {
         match self {
             Architecture::X86 => "x86_64",
@@ -78,7 +78,7 @@ impl Architecture {
         }
     }
 
-    /// Returns Debian's name.
+    /// Returns Debian's name of the architecture.
     pub fn debian(self) -> &'static str {
         match self {
             Architecture::X86 => "amd64",

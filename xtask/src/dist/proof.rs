@@ -19,20 +19,17 @@ const ANSWER: &str = "city,fare\nBergen,30.25\nOslo,19.75\n";
 /// Options for a node that uses little memory instead of half of the machine's.
 const SMALL: [&str; 6] = ["--listen", "127.0.0.1:0", "--memory", "64MiB", "--work-memory", "64MiB"];
 
-/// A program in a root, with the data to start a node of it.
+/// An installed program in an empty root file system, with the data to start a node of it.
 struct Installed<'a> {
     root: &'a Root,
     user: User<'a>,
     program: &'a str,
     serve: Vec<String>,
-    /// Options of clients.
+    /// Options of clients of the node.
     client: &'a [&'a str],
 }
 
-/// Tries all packages.
-///
-/// # Errors
-/// Fails if one does not work, or no package can be tried here.
+/// Tries all packages, each in an empty root file system.
 pub fn run(release: &Release, archives: &Archives, deb: &Path) -> Result<()> {
     let sums = ["--check", "--strict", "--quiet", SUMS];
     programs::run_in(&release.folder, "sha256sum", sums, "the packages are not what was made")?;
@@ -116,7 +113,7 @@ fn container(release: &Release, archives: &Archives) -> Result<()> {
     let program = entry.first().context("an empty ENTRYPOINT")?;
     let mut serve = instruction(&file, "CMD ")?;
     let listens = serve.iter_mut().find(|argument| *argument == "0.0.0.0:9797");
-    // Any free port.
+    // The node listens on any free port instead.
     *listens.context("the container does not listen on 0.0.0.0:9797")? = "127.0.0.1:0".into();
     serve.extend(["--memory", "64MiB", "--work-memory", "64MiB"].map(String::from));
 
@@ -209,7 +206,7 @@ fn check_shell_files(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets systemd, if it is installed, check the unit: its syntax, and its sandboxing.
+/// Lets systemd, if it is installed, check the service's unit file: its syntax, and its sandboxing.
 fn unit_is_right(root: &Path, unit: &Path) -> Result<()> {
     let there = Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status();
     if there.is_err() {

@@ -27,7 +27,7 @@ pub struct Root {
 #[derive(Clone, Copy)]
 pub enum User<'a> {
     Root,
-    /// A number, with a group of the same number.
+    /// The user with this id, in the group with the same id.
     Other(&'a str),
 }
 
@@ -137,7 +137,7 @@ impl Node {
         match address {
             Some(address) => node.address = address.to_string(),
             None => {
-                // Its output ends with the process, which may have ended already.
+                // The output ends with the process. Killing fails if the process has ended already.
                 let _ = node.child.kill();
                 bail!("{shown} is not ready:\n{}", node.said())
             }
@@ -170,7 +170,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // The process may have ended by itself.
+        // Killing fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,5 @@
-//! The lists in `testdata/redis/`, and the deviations of a unit's results from them.
+//! The lists in `testdata/redis/` (Redis' test units that run, and known failures), and the deviations of a unit's
+//! results from them.
 
 use super::output::Output;
 use crate::cargo;
@@ -19,7 +20,7 @@ pub struct List {
     left_out: Vec<LeftOut>,
 }
 
-/// A unit that runs.
+/// A unit of Redis' tests that runs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unit {
@@ -44,12 +45,12 @@ pub struct Known {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
-    /// A type or command that farpool does not have.
+    /// The test needs a type or command that farpool does not have.
     Absent,
-    /// A setting that does not exist or cannot be set while the node runs.
+    /// The test needs a setting that does not exist or cannot be set while the node runs.
     Setting,
     Debug,
-    /// Encodings of values in Redis, or their memory usage.
+    /// The test inspects how Redis encodes values, or how much memory they use.
     Encoding,
     Replication,
     /// Redis' harness runs the test only on a server that it starts itself, or with gigabytes of memory.
@@ -58,7 +59,7 @@ enum Kind {
     Fails,
 }
 
-/// A unit that does not run.
+/// A unit of Redis' tests that does not run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LeftOut {
@@ -129,7 +130,7 @@ impl Unit {
         let recorded = self.recorded.absent.keys().filter(|_| !record);
         let passing = known.chain(recorded).filter(|test| !failed.contains(test.as_str()));
         wrong.extend(passing.map(|test| format!("{name}: `{test}` is listed and does not fail")));
-        // Detects a block that ends early, or a test that the harness skips.
+        // A different number of passing tests shows a block of tests that ends early, or a test that the harness skips.
         if !record && output.passed.len() != self.recorded.passed {
             let (got, listed) = (output.passed.len(), self.recorded.passed);
             wrong.push(format!("{name}: {got} tests pass, {listed} are recorded: see --record"));
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(compare(&format!("{GOOD}{ABSENT}{ODD}{new}")), ["unit/x: `new` fails: "]);
         let passes = "unit/x: `odd` is listed and does not fail";
         assert_eq!(compare(&format!("{GOOD}{ABSENT}")), [passes]);
-        // The command exists now, and the test fails.
+        // The test is listed for an absent command, but fails with another error, because the command exists now.
         let wrong = compare(&format!("{GOOD}{ODD}[err]: lcs in tests/unit/x.tcl\n"));
         assert_eq!(wrong, ["unit/x: `lcs` fails: "]);
         let fewer = ["unit/x: 0 tests pass, 1 are recorded: see --record"];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Results of a unit.
+/// Results of a unit of Redis' tests.
 #[derive(Default)]
 pub struct Output {
     /// Names of the tests that passed.
@@ -27,14 +27,14 @@ pub struct Failure {
 const LINES_MAX: usize = 5;
 
 impl Failure {
-    /// Creates a failure that belongs to no test.
+    /// Creates a failure of the unit that belongs to no single test.
     pub fn of_the_unit(test: &str, message: String) -> Failure {
         Failure { test: test.to_string(), absent: BTreeSet::new(), message }
     }
 }
 
 impl Output {
-    /// Parses the text; output after the end of the unit repeats earlier output.
+    /// Parses the harness' output for a unit. Output after the end of the unit repeats earlier output, and is ignored.
     pub fn parse(text: &str) -> Output {
         let mut output = Output::default();
         let mut absent = BTreeSet::new();

@@ -36,7 +36,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The process may have ended by itself.
+        // Killing fails if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -60,7 +60,7 @@ macro_rules! of_zlib {
 
             fn unpack(&mut self, _: usize, stored: &mut [u8], block: &mut [u8]) {
                 let stream = self.decompress;
-                // SAFETY: as above.
+                // SAFETY: both slices outlive the call, and their lengths are passed.
                 let left = unsafe {
                     $library::inflateReset(stream);
                     ((*stream).next_in, (*stream).avail_in) = (stored.as_mut_ptr(), stored.len() as u32);
@@ -127,7 +127,7 @@ impl Packs for Libdeflate {
 
     fn unpack(&mut self, _: usize, stored: &mut [u8], block: &mut [u8]) {
         let (from, to, mut bytes) = (stored.as_ptr().cast(), block.as_mut_ptr().cast(), 0);
-        // SAFETY: as above.
+        // SAFETY: both slices outlive the call, and their lengths are passed.
         let done = unsafe {
             libdeflate_sys::libdeflate_deflate_decompress(
                 self.decompress,

@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 /// Time after which a query is considered to hang.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The client and the process of its server.
+/// The client of LiquidCache, and the process of its server.
 pub struct Client {
     runtime: Runtime,
     context: SessionContext,
@@ -51,8 +51,8 @@ impl Client {
         self.runtime.block_on(registered).map_err(said)
     }
 
-    /// Drops a table and the server's whole cache, including columns of other tables, which are cached again when they
-    /// are read.
+    /// Drops a table, and empties the server's whole cache. Columns of other tables are cached again when they are
+    /// read.
     pub fn drop_table(&mut self, table: &str) -> Result<()> {
         self.context.deregister_table(table)?;
         self.server.reset()

@@ -11,7 +11,7 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 /// Bytes that all connections of this process have sent and received.
 pub static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// A connection.
+/// A TCP connection that counts its bytes in [`BYTES`].
 pub struct Counted(pub TcpStream);
 
 fn count(bytes: usize) {

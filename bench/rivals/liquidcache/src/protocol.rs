@@ -22,11 +22,11 @@ enum Request {
     Run { statement: String, clients: usize, answer: Option<PathBuf> },
 }
 
-/// The answer to a run.
+/// The answer to the request to run a statement.
 #[derive(Serialize)]
 struct Ran {
     ms: f64,
-    /// Bytes on the wire, both ways.
+    /// Bytes that client and server have sent each other.
     wire: u64,
     #[serde(flatten)]
     digest: Option<Digest>,

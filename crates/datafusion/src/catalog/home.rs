@@ -1,5 +1,5 @@
 //! Resolution of names without a catalog: the statement's own tables, the session's tables, files, and the tables of
-//! the pools, in order of registration.
+//! the pools (stores of tables), in order of registration.
 
 use super::{Found, PoolCatalog};
 use crate::copy::FileWriter;
@@ -137,7 +137,7 @@ impl SchemaProvider for HomeSchema {
     }
 }
 
-/// Splits batches into batches of the engine's usual size, so that several threads can work on them. Reason: callers
+/// Splits the rows into batches of the engine's usual size, so that several threads can work on them. Reason: callers
 /// often pass a whole data frame as one batch.
 fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
     let cut = |batch: &RecordBatch| {

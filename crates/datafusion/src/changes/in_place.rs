@@ -1,5 +1,5 @@
-//! Changes that a pool makes itself, because it can evaluate the condition and compute the new values. No row leaves
-//! the pool, and row groups and columns that do not change are reused.
+//! UPDATE and DELETE that a pool (the store of the table) makes itself, because it can evaluate the condition and
+//! compute the new values. No row leaves the pool, and row groups and columns that do not change are reused.
 
 use super::sum;
 use crate::fragment::Fragment;

@@ -1,6 +1,7 @@
 //! Dynamic filters (sideways information passing): conditions that operators derive from their rows while they run, and
-//! that a scan below can apply. Examples are the least and greatest key on the build side of a hash join, and the worst
-//! row that a top-k still keeps.
+//! that a scan below can apply. A scan of a table in a pool runs there as a program, to which the conditions are added.
+//! Examples are the least and greatest key on the build side of a hash join, and the worst row that a top-k still
+//! keeps.
 //!
 //! Invariant: a dynamic filter only removes rows that the operator which derived it would drop anyway. A part that the
 //! model cannot express is left out of an AND; it makes an OR unusable.

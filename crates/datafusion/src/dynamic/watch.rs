@@ -1,8 +1,9 @@
 //! Collects the join keys of a join's smaller (build) side while its rows pass into the join.
 //!
 //! DataFusion itself reports to a scan the least and the greatest key, and either the join's hash table, which cannot
-//! be sent to a pool, or every key as an expression. The latter takes 150 ns per key before the scan can start, or a
-//! microsecond for several columns. A [`KeyWatch`] instead keeps the key columns of the batches as they pass.
+//! be sent to a pool (the store of the scanned table), or every key as an expression. The latter takes 150 ns per key
+//! before the scan can start, or a microsecond for several columns. A [`KeyWatch`] instead keeps the key columns of the
+//! batches as they pass.
 //!
 //! Invariant: keys are reported only after every partition of the smaller side has ended, and either all of them or
 //! none.

@@ -1,6 +1,7 @@
-//! Reorders the inner joins of an optimized logical plan by the tables' statistics (DataFusion joins in the order of
-//! the statement). The planner crate computes the estimates. The physical plan is estimated by the same formulas
-//! ([`physical`]), so that DataFusion builds hash tables on the sides that this order assumes.
+//! Reorders the inner joins of an optimized logical plan by the statistics that pools (the stores of the tables) have
+//! of the tables (DataFusion joins in the order of the statement). The planner crate computes the estimates. The
+//! physical plan is estimated by the same formulas ([`physical`]), so that DataFusion builds hash tables on the sides
+//! that this order assumes.
 //!
 //! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on equal keys are
 //! moved; a condition over several relations (inputs of the joins) is applied as soon as they are joined.

@@ -191,7 +191,7 @@ impl GroupsAccumulator for Groups {
                     .map(|row| (states.is_valid(row) && counts(row)).then(|| states.value(row)))
                     .collect()
             }
-            // Row by row, because the states of all rows together could exceed the memory.
+            // States are returned row by row, because those of all rows together could exceed the memory.
             Kept::Made(states) => {
                 let state =
                     |row: usize| states.of_row(&values[..self.columns], row).map(|state| state.to_bytes());

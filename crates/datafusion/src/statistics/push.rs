@@ -1,5 +1,5 @@
-//! Builds the projection that reads values from states (sketches, moments), above a program that computes the states at
-//! a pool.
+//! Builds the projection that reads values from states (sketches, moments), above a program (the part of the query that
+//! a pool runs) that computes the states.
 //!
 //! Invariant: the finished plan has the schema of the fragment that the program replaces.
 

@@ -1,5 +1,5 @@
-//! Aggregates over the extreme values of each type agree with plain Rust code on wider integers, wherever they run: in
-//! the pool, over VALUES, in groups, above a join, in windows, over distinct values.
+//! Tests that aggregates over the extreme values of each type agree with plain Rust code on wider integers, wherever
+//! they run: in the pool, over VALUES, in groups, above a join, in windows, over distinct values.
 
 use super::{Fake, rows, session};
 use crate::Session;
@@ -88,7 +88,7 @@ fn table(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, c)| (name, c, true))).unwrap()
 }
 
-/// Computes the expected text of an aggregate over some rows, in plain Rust; `None` if the result does not fit its
+/// Computes the expected text of an aggregate over some rows, in plain Rust. `None` if the result does not fit its
 /// type.
 type Naive = fn(&[Row]) -> Option<String>;
 
@@ -100,7 +100,7 @@ fn shown(value: Option<i128>, scale: usize) -> String {
     if scale == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// Returns the sum; `None` without values. In these tests it fits in 128 bits.
+/// Returns the sum of the values; `None` if there are none. In these tests it fits in 128 bits.
 fn total(values: impl Iterator<Item = i128>) -> Option<i128> {
     values.reduce(|l, r| l.checked_add(r).expect("a sum of 128 bits"))
 }
@@ -110,7 +110,7 @@ fn within(value: Option<i128>, low: i128, high: i128, scale: usize) -> Option<St
 }
 
 fn mean(values: Vec<i128>) -> Option<String> {
-    // Rounds half away from zero, to a scale that is larger by 4.
+    // The mean has a scale that is larger by 4, and is rounded half away from zero.
     let count = values.len() as i128;
     let mean = total(values.into_iter()).map(|sum| {
         let twice = 2 * sum * 10_000;
@@ -191,8 +191,8 @@ async fn sessions() -> Vec<(&'static str, Session)> {
     sessions
 }
 
-/// Runs `sql`, in which `{}` stands for the condition that selects groups: first with all groups whose results fit;
-/// then with each other group alone, which must fail.
+/// Runs `sql`, in which `{}` stands for the condition that selects groups: first with all groups whose results fit
+/// their types; then with each other group alone, for which the statement must fail.
 async fn check(sessions: &[(&str, Session)], sql: &str, expected: &[(i64, Option<Vec<String>>)]) {
     for (name, session) in sessions {
         let (fit, unfit): (Vec<_>, Vec<_>) = expected.iter().partition(|(_, rows)| rows.is_some());
@@ -215,7 +215,7 @@ async fn check(sessions: &[(&str, Session)], sql: &str, expected: &[(i64, Option
     }
 }
 
-/// Returns the rows of each group; each row with its position among all rows.
+/// Returns the rows by group; each row with its position among all rows.
 fn grouped() -> Vec<(i64, Vec<(usize, Row)>)> {
     let rows: Vec<(usize, Row)> = extremes().into_iter().enumerate().collect();
     let groups = rows.chunk_by(|l, r| l.1.g == r.1.g).map(|rows| (rows[0].1.g, rows.to_vec()));
@@ -371,7 +371,7 @@ fn percentiles_take_all_of_several_states() {
     }
 }
 
-/// Creates an accumulator for many groups, as the engine does.
+/// Creates an accumulator for many groups (`GroupsAccumulator`), as DataFusion does.
 fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAccumulator> {
     let fields: Vec<FieldRef> = vec![Arc::new(Field::new("x", argument.clone(), true))];
     let arguments = AccumulatorArgs {
@@ -388,8 +388,8 @@ fn accumulator(function: &AggregateUDF, argument: &DataType) -> Box<dyn GroupsAc
     function.create_groups_accumulator(arguments).unwrap()
 }
 
-/// Returns the results of four groups whose rows arrive in parts. Each part is accumulated separately, or converted to
-/// states row by row; the states are emitted in two pieces and merged.
+/// Returns the results of four groups whose rows arrive in batches. Each batch is accumulated separately, or converted
+/// to states row by row; the states are emitted in two pieces and merged.
 fn in_parts(
     function: &AggregateUDF,
     values: &dyn Array,
@@ -462,7 +462,7 @@ proptest! {
     ) {
         let mut cuts = cuts;
         cuts.sort_unstable();
-        // Subtracts most of what was added, so that each sum fits at the end.
+        // Rows that subtract most of what the others add, so that each sum fits its type at the end.
         let undone = rows.iter().map(|row| (row.0, row.1.map(|value| value / 1000 - value), row.2));
         let first = (0..4).map(|group| (group, None, true));
         let rows: Vec<_> = first.chain(rows.iter().copied()).chain(undone).collect();

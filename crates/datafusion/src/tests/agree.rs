@@ -1,4 +1,4 @@
-//! The results of queries do not depend on which operators are pushed down.
+//! Tests that the results of queries do not depend on which operators are pushed down.
 
 use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, session_at, shown};
 use crate::{Rates, Session};
@@ -29,7 +29,8 @@ impl Sides {
         ] {
             sessions.push((name, session(&filled(fake).await, pushdown).await));
         }
-        // At these rates, every choice between pushing an operator down and not is the opposite of the usual one.
+        // Rates with which the planner decides against pushing down what it usually pushes down, and the other way
+        // round.
         let slow = Rates {
             pool_group_rows: 1.0,
             pool_spread_rows: 1.0,
@@ -69,8 +70,8 @@ impl Sides {
         for (name, session) in &self.sessions {
             match (&expected, rows(session, sql).await.map(sorted)) {
                 (Ok(expected), Ok(found)) => assert_eq!(&found, expected, "{name}: {sql}"),
-                // DataFusion may evaluate a condition on rows that another condition removes, and fail, whereas a pool
-                // never does.
+                // DataFusion may evaluate a condition on rows that another condition removes, and fail for them,
+                // whereas a pool never does.
                 (Err(_), _) => {}
                 (Ok(_), Err(error)) => panic!("{name}: {sql}: {error}"),
             }
@@ -246,7 +247,7 @@ fn random_conditions_agree() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let sides = runtime.block_on(Sides::new());
     let (asked, answered) = (Cell::new(0u32), Cell::new(0u32));
-    // The seed is fixed, because DataFusion alone must be able to answer each of the queries.
+    // The seed is fixed, so that the generated queries are known to succeed in DataFusion alone.
     let config = ProptestConfig {
         cases: 60,
         failure_persistence: None,

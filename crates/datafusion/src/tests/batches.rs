@@ -1,4 +1,4 @@
-//! Batches of statements return the same as the statements run one after the other.
+//! Tests that batches of statements return the same as the statements run one after the other.
 
 use super::{fake::Fake, filled, rows, session, session_at, shown};
 use crate::Session;
@@ -8,7 +8,7 @@ use farpool_planner::cost::Rates;
 use futures::TryStreamExt;
 use proptest::prelude::*;
 
-/// Runs the batch, and returns the rows of each statement.
+/// Runs the batch, and returns the rows of each of its statements.
 async fn taken(mut batch: Batch) -> Vec<Result<Vec<String>>> {
     let mut all = Vec::new();
     while let Some(query) = batch.next().await {
@@ -29,7 +29,7 @@ async fn explained(session: &Session, statements: &[&str]) -> Vec<String> {
     all
 }
 
-/// Filters: some overlap, some share expensive conditions, and some may be unknown.
+/// Filters of the generated statements: some overlap, some share expensive conditions, and some are NULL for some rows.
 const FILTERS: [&str; 7] = [
     "",
     "WHERE id < 1500 AND s LIKE 'b%'",
@@ -189,7 +189,7 @@ async fn rows_that_nobody_takes_stop_no_other_statement() {
 async fn an_error_of_one_is_not_that_of_another() {
     let pool = filled(Fake::default()).await;
     let session = session(&pool, true).await;
-    // If both sums were computed by one program, it would fail because of the first.
+    // If one program computed the sums of the first two statements, the overflow of the first sum would fail both.
     let found = taken(session.batch([
         "SELECT sum(id * 9000000000000000) FROM t",
         "SELECT sum(id) FROM t",
@@ -230,8 +230,8 @@ fn sorted(mut rows: Vec<String>) -> Vec<String> {
     rows
 }
 
-/// The pool is so slow that statements wait for others. Those of concurrent callers become one program; a single caller
-/// does not wait.
+/// The pool is so slow that statements wait for concurrent ones. The statements of concurrent callers run as one
+/// program; a single caller does not wait.
 #[tokio::test]
 async fn concurrent_callers_of_a_session_share() {
     let slow = Rates { pool_group_rows: 1e4, engine_group_rows: 1e2, ..Rates::default() };
@@ -248,10 +248,10 @@ async fn concurrent_callers_of_a_session_share() {
         async move { sorted(rows(&session, &sql).await.unwrap()) }
     }));
     assert_eq!(together.await, alone);
-    // The first statement found no others to wait for; the others ran as one program.
+    // When the first statement started, no others were running, so that it did not wait; the others ran as one program.
     let ran = pool.ran.lock().clone();
     assert_eq!(ran.len(), 4 + 2, "{ran:?}");
-    // Statements that are dropped while they wait do not block the others.
+    // Statements that are dropped while they wait for concurrent ones do not block these.
     let (first, second) =
         (session.sql(sql(0).as_str()).await.unwrap(), session.sql(sql(1).as_str()).await.unwrap());
     let other = session.sql("SELECT id FROM t").await.unwrap().execute().await.unwrap();

@@ -1,5 +1,5 @@
-//! Every registered function returns at most as many bytes as its computed bound, and fails if there is no memory for
-//! its result.
+//! Tests that every registered function returns at most as many bytes as its computed bound, and fails if there is no
+//! memory for its result.
 
 use crate::session::{Session, SessionOptions};
 use arrow_array::RecordBatch;
@@ -15,7 +15,7 @@ use farpool_sql::{REPEATED_ROWS, call_bytes_max, range_bytes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Bytes of a result that its bound need not count, such as a type's fixed overhead.
+/// Bytes of a result that a computed bound need not include, such as a type's fixed overhead.
 const SLACK: usize = 64;
 
 fn session(work_bytes: usize) -> Session {
@@ -27,7 +27,7 @@ async fn run(session: &Session, text: &str) -> Result<Vec<RecordBatch>> {
     session.sql(text).await?.collect().await
 }
 
-/// Argument values, as SQL, that make results large.
+/// Argument values, in SQL, for which functions have large results.
 const VALUES: &[&str] = &[
     "repeat('ab', 150)",
     "repeat('é', 40)",
@@ -96,7 +96,7 @@ async fn results_of_every_registered_function_are_within_their_bounds() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Most functions accept such arguments; those of sketches and JSON need others.
+    // Most functions accept some of the arguments in `VALUES`; functions of sketches and JSON need others.
     assert!(met.len() * 2 > names.len(), "{} of {}", met.len(), names.len());
 }
 
@@ -171,7 +171,7 @@ async fn what_there_is_no_memory_for_is_refused_with_the_name_of_the_function() 
             "SELECT concat(a, a, a, a, a, a, a, a) FROM (SELECT repeat('x', 4000000 + value) a FROM range(3))",
         ),
     ] {
-        // Tasks of a statement that has failed may take a moment to give their memory back.
+        // Tasks of a statement that has failed may take a moment to release their memory.
         let error = run(&session(64 << 20), text).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::OverLimit, "{text}: {error}");
         assert!(error.message.starts_with(name), "{text}: {error}");
@@ -208,7 +208,7 @@ async fn what_fits_is_made_although_all_batches_together_would_not() {
     }
 }
 
-/// Joins and UNNEST repeat the views of strings, but do not copy the strings.
+/// Joins and UNNEST repeat string views, but do not copy the bytes of the strings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn texts_that_are_repeated_are_not_copied() {
     let session = session(64 << 20);
@@ -226,7 +226,8 @@ async fn texts_that_are_repeated_are_not_copied() {
     }
 }
 
-/// Each statement would need gigabytes at once. With rows that are repeated less often it succeeds.
+/// A statement that repeats a long list in each of 5,000 rows would need gigabytes at once, and fails. With short lists
+/// it succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_that_are_repeated_are_within_the_memory() {
     let session = session(64 << 20);

@@ -1,4 +1,4 @@
-//! `date_trunc` of times beyond the range of nanoseconds.
+//! Tests of `date_trunc` of times beyond the range of nanoseconds.
 
 use crate::{Session, SessionOptions};
 use arrow_array::cast::AsArray;

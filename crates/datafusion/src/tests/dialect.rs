@@ -5,7 +5,7 @@ mod meanings;
 use crate::{Session, SessionOptions};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Returns the rows of `sql`, their values separated by blanks, or the error with its advice.
+/// Runs `sql` and returns its rows, with values separated by blanks, or the error with its advice.
 pub(super) async fn run(sql: &str) -> Result<Vec<String>, String> {
     let session = Session::new(SessionOptions { target_partitions: Some(1), ..SessionOptions::default() });
     let batches = async { session.sql(sql).await?.collect().await };
@@ -151,7 +151,7 @@ async fn names_are_used_again() {
         ("SELECT x + 1 AS b, b * 2 AS c, b + c FROM t ORDER BY b", ["2 4 6", "3 6 9", "4 8 12"].as_slice()),
         ("SELECT x + 1 AS b, y FROM t WHERE b > 3", &["4 c"]),
         ("SELECT x % 2 AS odd, count(*) FROM t GROUP BY odd HAVING odd = 1", &["1 2"]),
-        // A column of the table takes precedence.
+        // If the table has a column with the name of an alias, the column takes precedence.
         ("SELECT x + 1 AS x, x * 10 FROM t ORDER BY 2 LIMIT 1", &["2 10"]),
         ("SELECT s.c FROM (SELECT x AS b, b + 1 AS c FROM t) s WHERE s.c > 3", &["4"]),
         ("SELECT y, y, x, x FROM t ORDER BY y DESC LIMIT 1", &["c c 3 3"]),
@@ -237,7 +237,7 @@ async fn what_is_too_deep_is_refused() {
         let error = run(&repeated(part, 100_000)).await.unwrap_err();
         assert!(error.contains("levels deep"), "{part}: {error}");
     }
-    // A CASE in a chain of operators adds a level.
+    // CASE within a chain of operators adds a nesting level.
     let depth = farpool_model::limits::SQL_DEPTH_MAX - 2;
     for (part, times) in
         [("+ 1", depth), ("+ case when true then 1 end", depth / 2), ("UNION ALL SELECT 1", depth)]
@@ -247,7 +247,7 @@ async fn what_is_too_deep_is_refused() {
     }
     let negated = format!("SELECT {} 1", "- ".repeat(100_000));
     assert!(run(&negated).await.is_err());
-    // Many values in a list are not deep.
+    // A list of many values is not nested, and is accepted.
     let values: Vec<String> = (0..20_000).map(|n| format!("{n} + 1")).collect();
     assert_eq!(run(&format!("SELECT 5 IN ({})", values.join(", "))).await, Ok(vec!["true".into()]));
 }

@@ -25,7 +25,7 @@ async fn info() -> TableInfo {
     filled(Fake::default()).await.table(&farpool_model::TableName::new("t").unwrap()).await.unwrap()
 }
 
-/// The columns that are scanned: k, u, d, f and s.
+/// Indexes of the columns that are scanned: k, u, d, f and s.
 const SCANNED: [usize; 5] = [1, 2, 3, 4, 6];
 
 const WIDE: DataType = DataType::Decimal128(15, 2);
@@ -131,7 +131,8 @@ async fn many_integers_become_sets_where_that_pays() {
     };
     let hundred = || (0..100).map(|key| key * 3).collect::<Vec<i32>>();
     assert_eq!(of(&large, hundred()).as_deref(), Some("k IN (100 keys from 0 to 297)"));
-    // Few keys become a list; no keys, or a table that is not worth the bytes, give no condition.
+    // Few keys become a list. There is no condition if there are no keys, or if the table is so small that sending a
+    // condition costs more than it saves.
     assert_eq!(of(&large, vec![7, 9, 7]).as_deref(), Some("k IN (7, 9)"));
     assert_eq!(of(&large, vec![]).as_deref(), Some("k IN ()"));
     let small = TableInfo { rows: 20, ..large.clone() };
@@ -183,7 +184,7 @@ async fn keys_that_no_bitmap_holds_become_filters_where_that_pays() {
     assert_eq!(found_of(&large, or_null, vec![s()]).as_deref(), Some(expected));
     let few = TableInfo { rows: 110, ..large.clone() };
     assert_eq!(found_of(&few, lookup(&few, &["s"]), vec![s()]), None);
-    // The most useful number of bits per key would exceed the limit.
+    // For so large a table, the most useful number of bits per key would exceed the limit for a filter.
     let huge = TableInfo { rows: 1 << 40, ..large };
     let most: ArrayRef = Arc::new(Int64Array::from_iter_values((0..500_000).map(|key| key << 20)));
     let most = found_of(&huge, lookup(&huge, &["d"]), vec![arrow_cast::cast(&most, &WIDE).unwrap()]);

@@ -25,25 +25,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A table: its version, its schema and its rows.
+/// A table that the fake pool holds: its version, its schema and its rows.
 type Held = (Version, SchemaRef, Vec<RecordBatch>);
 
-/// The naive pool, with switches for its behaviour.
+/// A fake pool that runs programs naively, with switches for its behaviour.
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
     pub remote: bool,
-    /// Whether the pool answers `refused` for every aggregation.
+    /// Whether the pool refuses to push down every aggregation (answers `refused`).
     pub refuses_aggregation: bool,
-    /// Whether the pool answers `refused` for every filter, whatever the planner expects.
+    /// Whether the pool refuses to push down every filter (answers `refused`), whatever the planner expects.
     pub refuses_filters: bool,
     pub tables: Mutex<BTreeMap<TableName, Held>>,
     pub views: Mutex<BTreeMap<TableName, View>>,
     pub schemas: Mutex<BTreeSet<SchemaName>>,
     /// The programs that ran, one line each.
     pub ran: Mutex<Vec<String>>,
-    /// Whether the pool computes statistics of loaded tables, as a node does.
+    /// Whether the pool computes statistics of the columns of loaded tables, as a node does.
     pub gathers: bool,
-    /// If set, all statistics that are only estimates are replaced by arbitrary values, drawn from this seed.
+    /// Seed of arbitrary values that replace all statistics that are only estimates; `None` if the pool reports the
+    /// true ones.
     pub misleads: Option<u64>,
     /// The statistics of the tables.
     pub gathered: Mutex<BTreeMap<TableName, Profile>>,
@@ -51,7 +52,7 @@ pub(crate) struct Fake {
     pub described: AtomicUsize,
     /// Number of times that the statistics of a table were requested.
     pub asked: AtomicUsize,
-    /// Number of open streams.
+    /// Number of result streams that have not ended.
     pub streams_open: Arc<AtomicUsize>,
 }
 
@@ -448,7 +449,7 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
             let key = |key: i64| Literal::new(Value::Int(key.into()), data_type.clone()).unwrap();
             logical(&Expr::InList(e.clone(), set.iter().map(key).collect()), table)
         }
-        // A hash filter may pass all rows, since it may pass any row without the key.
+        // A hash filter (like a Bloom filter) may pass any row, so that passing all of them is correct.
         Expr::InFilter(..) => lit(true),
         Expr::InList(e, list) => {
             let list = list.iter().map(|l| Logical::Literal(to_scalar(l).unwrap(), None)).collect();

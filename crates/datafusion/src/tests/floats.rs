@@ -1,4 +1,4 @@
-//! 0.0 and -0.0 are one value, as keys of groups and windows, and in aggregates of distinct values.
+//! Tests that 0.0 and -0.0 are one value, as keys of groups and windows, and in aggregates of distinct values.
 
 use super::{Fake, rows, session};
 use arrow_array::{ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray};

@@ -267,7 +267,7 @@ async fn a_remote_pool_describes_a_table_once_for_each_version() {
     assert_eq!(answer("SELECT extra FROM dim WHERE k >= 0").await, ["6"]);
     assert!(described() > described_before);
     assert_ne!(before, answer("SELECT count(*) FROM dim WHERE k >= 0").await);
-    // An INSERT is planned once, with table descriptions fetched for it.
+    // An INSERT is planned once, with a table description that is fetched for it.
     let described_before = described();
     assert_eq!(answer("INSERT INTO dim VALUES (7, 8)").await, ["1"]);
     assert_eq!(described(), described_before + 1);
@@ -275,6 +275,7 @@ async fn a_remote_pool_describes_a_table_once_for_each_version() {
     pool.drop_table(&dim).await.unwrap();
     let error = session.sql("SELECT extra FROM dim WHERE k >= 0").await.unwrap_err();
     assert!(error.message.starts_with("there is no table dim"), "{error}");
-    // No program is prepared, so that only a fetched description tells that the table is gone.
+    // No program is prepared for this statement, so that the session learns only from a fetched description that the
+    // table is gone.
     assert!(session.sql("SELECT extra FROM dim WHERE false").await.is_err());
 }

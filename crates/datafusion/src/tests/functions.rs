@@ -1,5 +1,5 @@
-//! Results of the functions as in DuckDB 1.4, except that a date plus an interval of days is a date here, and that 1.5
-//! is a double.
+//! Tests that functions have the results of DuckDB 1.4, except that a date plus an interval of days is a date here, and
+//! that 1.5 is a double.
 
 use super::dialect::run;
 use farpool_sql::dialect::function_names;
@@ -312,7 +312,7 @@ async fn calls_that_are_wrong_say_how_they_are_written() {
         let error = run(sql).await.unwrap_err();
         assert!(error.contains(expected), "{sql}: {error}");
     }
-    // A short text must not become a huge expression.
+    // A short text must not be rewritten to a huge expression.
     let mut call = "'a'".to_string();
     for _ in 0..14 {
         call = format!("regexp_extract({call}, 'a')");

@@ -1,5 +1,5 @@
-//! Expensive statements, each of which would compute for minutes, end at their time limit, by an interrupt, and when
-//! their rows are dropped. The tests assert no durations; a statement that does not end fails after [`GUARD`].
+//! Tests that expensive statements, each of which would compute for minutes, end at their time limit, by an interrupt,
+//! and when their rows are dropped. The tests assert no durations; a statement that does not end fails after [`GUARD`].
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,10 +15,10 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// Duration after which a statement is considered not to end.
+/// Duration after which a statement is considered not to end, so that its test fails.
 const GUARD: Duration = Duration::from_secs(120);
 
-/// Duration after which a running statement is stopped.
+/// Duration for which a statement runs before it is stopped.
 const BEGUN: Duration = Duration::from_millis(30);
 
 const BIG: &str = "(SELECT value v, 'k' || (value % 5000) s, sin(value::double) f FROM range(400000))";
@@ -90,7 +90,7 @@ fn session(timeout: Option<Duration>) -> Session {
     Session::new(SessionOptions { work, timeout, target_partitions: Some(2), ..SessionOptions::default() })
 }
 
-/// Runs `work` on a thread of its own, because a statement that does not end would block the thread.
+/// Runs `work` on a separate thread, and fails after [`GUARD`]: a statement that does not end would block this thread.
 fn guarded(text: &str, work: impl FnOnce() + Send + 'static) {
     let (sender, ended) = channel();
     let thread = thread::spawn(move || {
@@ -107,7 +107,7 @@ fn guarded(text: &str, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until no task is left, so that nothing continues to compute.
+/// Waits until the runtime has no tasks left, so that nothing of a stopped statement continues to compute.
 fn assert_at_rest(runtime: &Runtime, text: &str) {
     let looks = GUARD.as_millis() / 5;
     for _ in 0..looks {

@@ -1,4 +1,5 @@
-//! Joins give the same result in any order that the estimates produce, and the order follows from the statistics.
+//! Tests that joins give the same result in any order that the estimates produce, and that the order follows from the
+//! statistics.
 
 use super::{Fake, rows, session, shown};
 use crate::Session;
@@ -133,7 +134,8 @@ fn numbers(columns: &[(&str, Vec<i64>)]) -> Vec<RecordBatch> {
     vec![RecordBatch::try_from_iter(columns).unwrap()]
 }
 
-/// Creates two tables. Each of 2000 join keys occurs four times; with `frequent`, every second row has the same key.
+/// Creates a pool with two tables. Each of 2000 join keys occurs four times; with `frequent`, every second row has the
+/// same key.
 async fn events(frequent: bool) -> Arc<Fake> {
     let of = |salt: i64| {
         (0..8000).map(move |i| if frequent && i % 2 == 0 { 7 } else { i * salt % 2000 }).collect()
@@ -183,7 +185,8 @@ async fn what_was_expected_of_joins_is_told_beside_what_came() {
 
 #[tokio::test]
 async fn a_smaller_side_that_one_thread_can_build_is_not_divided() {
-    // More rows than DataFusion would build with one thread, and too few to be worth partitioning among three.
+    // The build side has more rows than DataFusion would build a hash table of with one thread, and too few to be worth
+    // partitioning among three threads.
     let pool = Fake::default()
         .with("small", numbers(&[("k", (0..150_000).collect())]))
         .await

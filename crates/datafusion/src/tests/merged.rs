@@ -1,4 +1,4 @@
-//! Sort-merge joins return the rows of hash joins, and replace them if memory does not suffice.
+//! Tests that sort-merge joins return the rows of hash joins, and replace them if memory does not suffice.
 
 use super::{Fake, rows, rows_of_t, shown};
 use crate::joins::HashTables;
@@ -46,7 +46,7 @@ fn table_rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec([value(), value(), value(), value(), value()], 0..40)
 }
 
-/// Returns queries that join `l` and `r` by each type of join.
+/// Returns queries that join the tables `l` and `r` by each type of join.
 fn queries(on: &str, filter: &str) -> Vec<String> {
     let on_all = format!("{on}{filter}");
     let mut queries: Vec<String> = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]
@@ -77,8 +77,8 @@ fn queries(on: &str, filter: &str) -> Vec<String> {
     queries
 }
 
-/// Creates a context over both tables: of DataFusion alone, or with the rules for a plan whose hash tables were too
-/// large.
+/// Creates a context over both tables: with DataFusion's rules alone, or also with the rules that run after a plan's
+/// hash tables were too large.
 fn context(tables: &[RecordBatch; 2], rules: bool, partitions: usize) -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(5);
     let builder = SessionStateBuilder::new().with_default_features().with_config(config);
@@ -125,7 +125,7 @@ proptest! {
                 let (_, expected) = answer(&hashed, &sql).await;
                 let (plan, found) = answer(&merged, &sql).await;
                 assert_eq!(found, expected, "{sql}\n{plan}");
-                // In joins that return only one side, float keys stay in a hash table.
+                // Only `NOT IN` (`null_aware`), and joins on float keys other than inner joins, still use a hash table.
                 let hashed = plan.lines().filter(|line| line.contains("HashJoinExec"));
                 for line in hashed {
                     let has_floats = line.contains("(f@") && !line.contains("Inner");

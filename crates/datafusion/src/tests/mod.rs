@@ -1,5 +1,5 @@
-//! Every query gives the same result with push-down enabled and disabled; and for each shape of query, the programs
-//! that are pushed down are the expected ones.
+//! Tests that every query gives the same result with push-down enabled and disabled, and that for each shape of query
+//! the expected programs are pushed down.
 
 mod aggregates;
 mod agree;
@@ -90,7 +90,7 @@ fn rows_of_dim() -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// Adds both tables to `fake`.
+/// Adds the test tables `t` and `dim` to `fake`.
 pub(crate) async fn filled(fake: Fake) -> Arc<Fake> {
     let t = (0..3).map(|i| rows_of_t(i * 700, 700)).collect();
     Arc::new(fake.with("t", t).await.with("dim", vec![rows_of_dim()]).await)
@@ -100,7 +100,7 @@ pub(crate) async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
     session_at(pool, pushdown, Rates::default()).await
 }
 
-/// Opens a session that assumes `rates` as the speeds of pool and engine.
+/// Opens a session whose planner assumes `rates` as the speeds of the pool and the engine.
 async fn session_at(pool: &Arc<Fake>, pushdown: bool, rates: Rates) -> Session {
     let options = SessionOptions { pushdown, target_partitions: Some(3), rates, ..SessionOptions::default() };
     let session = Session::new(options);

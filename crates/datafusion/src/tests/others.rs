@@ -1,4 +1,4 @@
-//! Statements that DataFusion refuses or answers differently, with results as in DuckDB.
+//! Tests of statements that DataFusion refuses or answers differently, with results as in DuckDB.
 
 use super::{Fake, rows, session};
 use crate::Session;
@@ -228,7 +228,8 @@ const SCALARS: &[(&str, &[&str])] = &[
         &["NULL|0|0", "2|2|0", "1|3|0", "3|0|1"],
     ),
     ("count(x in (select y from b where y = 2)) from a", &["3"]),
-    // For an outer row without a match nothing is computed, and the row's own values are kept.
+    // For an outer row without matching rows the subquery is not evaluated (so that its division cannot fail), and the
+    // row keeps its own values.
     (
         "x, (select sum(b.y / (a.x - 3)) from b where b.y > a.x and b.y < 3) from a order by x",
         &["1|-1", "2|NULL", "3|NULL", "NULL|NULL"],
@@ -280,7 +281,8 @@ async fn aggregates_of_the_rows_that_belong_to_a_row() {
     }
 }
 
-/// Grouping sets over a filter that fixes a key: the key is constant in the input rows, but not in the result.
+/// Grouping sets over a filter by which a group key has one value: the key is constant in the input rows, but not in
+/// the result.
 const SETS: &[(&str, &[&str])] = &[
     (
         "x, s, count(*) from a where x = 1 group by rollup (x, s) order by x, s",

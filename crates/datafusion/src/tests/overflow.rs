@@ -1,4 +1,4 @@
-//! Arithmetic whose result does not fit its type is an error wherever it is computed, and only then.
+//! Tests that arithmetic whose result does not fit its type is an error wherever it is computed, and only then.
 
 use super::{Fake, filled, rows, session};
 use crate::Session;
@@ -9,7 +9,7 @@ async fn sessions() -> [Session; 2] {
     [session(&pool, true).await, session(&pool, false).await]
 }
 
-/// Returns the rows or the error, which are the same in all sessions.
+/// Returns the rows or the error of a statement, which must be the same in all sessions.
 async fn outcome(sql: &str) -> Result<Vec<String>, String> {
     let mut outcomes = Vec::new();
     for session in sessions().await {
@@ -56,7 +56,7 @@ async fn constants_that_do_not_fit_are_errors() {
         out_of_range(&format!("SELECT count(*) FROM t WHERE id < {sql}"), what).await;
         out_of_range(&format!("SELECT * FROM (VALUES ({sql})) v"), what).await;
     }
-    // Constants that are combined only when plans are simplified.
+    // Constants whose arithmetic overflows only when plans are simplified (constant folding).
     out_of_range(
         "WITH c AS (SELECT 9223372036854775807 AS x) SELECT x + 1 FROM c",
         "bigint out of range: 9223372036854775807 + 1",

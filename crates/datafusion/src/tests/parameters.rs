@@ -1,4 +1,4 @@
-//! Inputs of a statement besides its text: values of parameters, and tables of rows by name.
+//! Tests of inputs of a statement besides its text: values of parameters, and tables of rows by name.
 
 use super::{Fake, filled, rows, rows_of_dim, session, shown};
 use crate::{Parameters, Session, Statement};
@@ -55,7 +55,7 @@ async fn values_stand_for_parameters() {
     .await;
 }
 
-/// Without a type of its own, the value of a parameter next to a date would be taken for a date.
+/// Without a type, the value of a parameter that is compared with a date would be read as a date.
 #[tokio::test]
 async fn parameters_have_the_types_of_their_values() {
     let days: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(0, 3, 0)]));
@@ -139,7 +139,7 @@ async fn a_statement_names_rows_that_it_is_given() {
     let query = session.sql(statement).await.unwrap();
     let expected = rows(&session, "SELECT count(*), sum(t.id) FROM dim JOIN t ON dim.k = t.k").await.unwrap();
     assert_eq!(shown(&query.collect().await.unwrap()), expected);
-    // The next statement does not see the rows.
+    // A table passed to one statement does not exist for the next one.
     let error = session.sql("SELECT * FROM mine").await.unwrap_err();
     assert!(error.message.starts_with("there is no table mine"), "{error}");
 }
@@ -152,7 +152,7 @@ async fn names_that_are_known_are_not_asked_for() {
     let unknown = async |sql: &str| session.unknown_names(&Statement::from(sql)).await.unwrap();
     assert!(unknown("SELECT * FROM t, v, farpool.public.nosuch").await.is_empty());
     assert!(unknown("WITH c AS (SELECT * FROM t) SELECT * FROM c").await.is_empty());
-    // A statement that cannot be parsed names nothing.
+    // A statement that cannot be parsed has no unknown names.
     assert!(unknown("SELECT (").await.is_empty());
     assert_eq!(unknown("SUMMARIZE mine").await, ["mine"]);
     assert_eq!(unknown("SELECT 1 WHERE EXISTS (SELECT * FROM \"Mine\")").await, ["Mine"]);

@@ -1,4 +1,4 @@
-//! For each shape of query, the programs that reach the pool.
+//! Tests which programs reach the pool for each shape of query.
 
 use super::{Fake, filled, session, session_at};
 use crate::Rates;
@@ -14,7 +14,7 @@ async fn programs(pool: &Arc<Fake>, sql: &str) -> Vec<String> {
     ran
 }
 
-/// Checks one case: the query, and the programs that it becomes.
+/// Checks that the query `sql` runs the programs `expected` at the pool.
 async fn check(pool: &Arc<Fake>, sql: &str, expected: &[&str]) {
     assert_eq!(programs(pool, sql).await, expected, "{sql}");
 }
@@ -61,7 +61,8 @@ async fn what_the_bounds_of_columns_keep_from_failing_goes() {
         &["table=t, filter=(10 / (CAST(k AS Int64) + 4)) > 2, rows=[id]"],
     )
     .await;
-    // Not every 32-bit number of days is a valid date.
+    // The cast of a day to text is pushed down only because the statistics bound the days: not every 32-bit number of
+    // days is a valid date.
     check(
         &pool,
         "SELECT id FROM t WHERE CAST(day AS VARCHAR) LIKE '199%'",
@@ -182,8 +183,7 @@ async fn the_first_rows_of_an_order_go_along() {
             "SELECT k, sum(d) AS total FROM t GROUP BY k ORDER BY total DESC, k LIMIT 3",
             "table=t, keys=[k], aggregates=[sum(d)], order=[sum(d) DESC, k], limit=3",
         ),
-        // Not pushed down: an order by an expression that only the engine can compute, and an order above another
-        // limit.
+        // Sorts that are not pushed down: by an expression that only the engine can compute, and above another limit.
         ("SELECT id FROM t ORDER BY upper(s) LIMIT 3", "table=t, rows=[id, s]"),
         ("SELECT id FROM (SELECT id FROM t LIMIT 9) x ORDER BY id LIMIT 3", "table=t, rows=[id], limit=9"),
         ("SELECT k FROM t GROUP BY k ORDER BY k + 1 LIMIT 3", "table=t, keys=[k]"),
@@ -244,7 +244,7 @@ async fn filters_found_at_run_time_keep_to_their_columns() {
 async fn joins_start_with_what_is_small() {
     let pool = filled(Fake::default()).await;
     let session = session(&pool, true).await;
-    // As written, the two large tables would be joined first.
+    // In the order in which the statement is written, the two large tables would be joined first.
     let sql =
         "SELECT count(*) FROM t a JOIN t b ON a.k = b.k JOIN dim ON dim.k = b.k WHERE dim.name = 'name 1'";
     let text = session.sql(sql).await.unwrap().explain();

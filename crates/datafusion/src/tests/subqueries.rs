@@ -1,4 +1,4 @@
-//! Hand-written cases for subqueries and joins with merged keys; `testdata/subqueries` has random ones.
+//! Tests of hand-written subqueries and joins with merged keys; `testdata/subqueries` has random ones.
 
 use super::others::{are, sessions};
 use super::rows;
@@ -50,7 +50,8 @@ const CASES: &[(&str, &[&str])] = &[
     ("s, x, y from a full join b using (s) where s > 'a' order by s", &["b|2|3", "c|NULL|3", "d|NULL|NULL"]),
     ("s, a.s, b.s from a right join b using (s) where s = 'd'", &["d|NULL|d"]),
     ("count(*) from a natural join b", &["4"]),
-    // NULL equals NULL for the columns of a domain, but not in a comparison of the query next to them.
+    // NULL equals NULL when the distinct outer values (the domain of a subquery) are joined back, but not in a
+    // comparison that the query contains.
     (
         "x, x in (select max(y) from b where b.s > a.s) from a order by x",
         &["1|false", "2|false", "3|true", "NULL|NULL"],

@@ -12,7 +12,7 @@ const TABLES: &[&str] = &[
     "create table q(x int, y int) as values (1, null), (null, 2)",
 ];
 
-/// The project's rule, the upstream issue, the query, and its correct rows.
+/// Cases: the project's rule, the upstream issue, the query, and its correct rows.
 const CASES: &[(&str, &str, &str, &[&str])] = &[
     (
         "subqueries/attach.rs (NOT IN of constants)",

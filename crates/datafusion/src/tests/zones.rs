@@ -1,4 +1,4 @@
-//! Conversions between instants and local times, wherever they are evaluated.
+//! Tests of conversions between instants and local times, wherever they are evaluated.
 
 use super::{Fake, rows, session};
 use arrow_array::{

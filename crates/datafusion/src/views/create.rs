@@ -1,4 +1,4 @@
-//! CREATE VIEW: produces the text that the pool stores for a view.
+//! CREATE VIEW: produces the text that the pool (the store of the tables that the view reads) stores for a view.
 //!
 //! The text is printed from the parsed statement, so that it has the same meaning for every client, independently of
 //! the settings of this session. Before it is stored, the text is parsed and planned again: if DataFusion's parser

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 
-/// The version of the format.
+/// The version of the list's format.
 const FORMAT: u32 = 1;
 
-/// The files of a backup.
+/// The list of the files of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct List {
     format: u32,
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub stored: String,
     pub bytes: u64,
     pub sha256: String,
-    /// Digest of the end of the file, by which a file of the node is recognized as the same.
+    /// Digest of the end of the file, by which an unchanged file of the node is recognized and not sent again.
     pub end_sha256: String,
     /// The object store's version of the content when it was written, such as an entity tag; empty for directories.
     pub stamp: String,
@@ -46,7 +46,7 @@ impl List {
         List { format: FORMAT, node: node.to_string(), files }
     }
 
-    /// Reads the list of a vault; `None` if it has none.
+    /// Reads the list of the backup in a vault (the storage of a backup); `None` if the vault has none.
     pub fn read(vault: &Vault) -> Result<Option<List>> {
         let mut file = match vault.open(LIST) {
             Ok(file) => file.take(limits::BACKUP_LIST_BYTES_MAX),
@@ -77,7 +77,7 @@ impl List {
         Ok(Some(sealed.backup))
     }
 
-    /// Reads the list of a vault.
+    /// Reads the list of the backup in a vault (the storage of a backup).
     ///
     /// # Errors
     /// `NotFound` if the vault has no list.

@@ -20,7 +20,7 @@ use farpool_files::is_url;
 use farpool_model::{Error, Result};
 use std::fmt::Write;
 
-/// The name of the list.
+/// The name of the file with the list of a backup's files.
 const LIST: &str = "backup.json";
 
 /// Formats a digest as text.

@@ -77,7 +77,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // By now it has been renamed, or is of no use.
+        // The directory has been renamed by now, or is of no use.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -130,13 +130,13 @@ fn fetch(vault: &Vault, entry: &Entry, to: &Path, done: &Count) -> Result<()> {
     file.sync_all().map_err(|error| failed("sync", to, &error))
 }
 
-/// Gives the directory a new id, and reads and checks all its contents.
+/// Gives the restored directory a new id, and reads and checks all its contents.
 fn adopt(path: &Path, list: &List, master: Option<&MasterKey>) -> Result<(Recovery, Option<KeysFound>)> {
     let manifest = list.files.last().ok_or_else(|| Error::corrupt("the backup has no files"))?;
     let mut number = [0; 8];
     getrandom::fill(&mut number).map_err(|error| Error::internal(format!("no random bytes: {error}")))?;
     let directory = unlock(LocalDirectory::open_existing(path)?, master, None)?;
-    // 0 is not a valid number.
+    // The number 0 is not valid for a log.
     let number = u64::from_le_bytes(number).max(1);
     adopt_backup(&directory, &manifest.name, number)?;
     // The log of keys must have another number than the log of tables.

@@ -23,7 +23,7 @@ const END_BYTES: u64 = 4 << 10;
 /// The size of a backup, and how much of it was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Number of files.
+    /// Number of files in the backup.
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
@@ -45,7 +45,8 @@ pub async fn take(pool: &RemotePool, target: &str, done: Count) -> Result<Taken>
     let earlier = blocking(move || {
         prepared.prepare()?;
         match List::read(&prepared) {
-            // The files in a damaged list are not known to be complete.
+            // If the list of the previous backup is corrupted, its files are not known to be complete, so that none is
+            // reused.
             Err(error) if error.kind == ErrorKind::Corrupt => Ok((None, prepared.list()?)),
             list => Ok((list?, prepared.list()?)),
         }
@@ -127,7 +128,7 @@ impl Taking {
         (found.bytes == entry.bytes && is_whole).then(|| entry.clone())
     }
 
-    /// Sends a file, whose end has the digest `end_sha256`.
+    /// Sends a file to the target of the backup. The end of the file has the digest `end_sha256`.
     fn send(&self, runtime: &Handle, file: &BackupFile, end_sha256: String) -> Result<Entry> {
         let stored = format!("{}-{}", self.node, file.name);
         let mut writer = self.vault.create(&stored)?;
@@ -138,7 +139,7 @@ impl Taking {
         let reads = stream::iter(offsets).map(|offset| backup.read(&file.name, file.bytes, offset));
         let mut reads = reads.buffered(READS_AHEAD);
         let mut bytes = 0;
-        // This thread may block.
+        // This thread is not one of the runtime's, so that it may block.
         while let Some(data) = runtime.block_on(reads.try_next())? {
             digest.update(&data);
             writer.write(&data)?;

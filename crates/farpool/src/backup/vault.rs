@@ -148,7 +148,7 @@ impl Writing {
         }
     }
 
-    /// Makes the file visible and durable; returns its size and the object store's version of its content.
+    /// Makes the written file visible and durable; returns its size and the object store's version of its content.
     pub fn finish(self) -> Result<Found> {
         match self {
             Writing::Folder { file, path, folder } => {

@@ -1,8 +1,8 @@
 //! `farpool calibrate`: measures the rates of this machine, on which the choice of operators to push down is based, or
 //! the best way to request column chunks over the link to a node ([`link`]).
 //!
-//! Each rate is the best of a few runs on one thread over a generated table. The engine's rates are measured through
-//! SQL without push-down, minus the time in which the pool returns the columns.
+//! Each rate is the best of a few runs on one thread over a generated table. The rates of the engine (DataFusion) are
+//! measured through SQL without push-down, minus the time in which the pool returns the columns.
 
 mod link;
 
@@ -57,7 +57,7 @@ pub struct Args {
     format: TextFormat,
 }
 
-/// Measures the rates, writes them to the calibration file and prints them.
+/// Measures the rates of this machine, writes them to the calibration file and prints them.
 pub fn run(args: Args) -> Outcome {
     if let Some(url) = args.pool {
         return link::run(url, args.client, args.format);
@@ -117,7 +117,8 @@ async fn measure() -> Outcome<Rates> {
     let text_and_value = bench.pool(columns(&[3, 2])).await?;
     let id = bench.pool(columns(&[0])).await?;
     let rows = ROWS as f64;
-    // An engine time that is lost in noise counts as a hundredth of the whole.
+    // The engine's time is the whole time minus that of the scan. If it is lost in noise, it counts as a hundredth of
+    // the whole.
     let engine = |whole: f64, scan: f64| rows / (whole - scan).max(whole / 100.0);
     Ok(Rates {
         pool_filter_rows: rows / bench.pool(bench.filtered(less_than_half()?)).await?,

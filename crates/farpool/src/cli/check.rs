@@ -41,7 +41,7 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let directory = args.key.unlock_existing(LocalDirectory::open_existing(&args.data_dir)?)?;
     let found = check_data(&*directory)?;
-    // Damaged keys are an error: a node does not start with them.
+    // Corrupted keys are an error, because a node does not start with them.
     let keys = check_keys(directory)?;
     args.format.print(&match args.format {
         TextFormat::Table => as_text(&args.data_dir, &found, keys.as_ref()),

@@ -45,7 +45,7 @@ pub struct ShellConfig {
     pub max_rows: Option<usize>,
     /// Maximum number of characters of a line that are shown; 0 for any number.
     pub max_width: Option<usize>,
-    /// Whether times are shown.
+    /// Whether the elapsed times of statements are shown.
     pub timer: Option<bool>,
     /// The setting of the pager: whether to use one, or its command.
     pub pager: Option<PagerConfig>,

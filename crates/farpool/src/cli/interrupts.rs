@@ -53,7 +53,7 @@ where
     let task = runtime.spawn(async move {
         let outcome = AssertUnwindSafe(within.run(work)).catch_unwind().await;
         let outcome = outcome.unwrap_or_else(|_| Err(Stop::from(defect())));
-        // The receiver is gone if the wait was given up.
+        // The receiver is gone if the caller has stopped waiting.
         let _ = done.send(Event::Done(outcome));
     });
     set_listener(Some(Box::new(move || drop(tell.send(Event::Interrupted)))));
@@ -72,7 +72,7 @@ fn wait<T>(told: &Receiver<Event<T>>) -> Result<Outcome<T>, Stop> {
     loop {
         let limit = *LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
         let left = limit.map(|(at, _)| (at + GRACE).saturating_duration_since(Instant::now()));
-        // A new statement may begin during this wait.
+        // A new statement with another time limit may begin meanwhile, so that a single wait is short.
         match told.recv_timeout(left.unwrap_or(GRACE).clamp(Duration::from_millis(1), GRACE)) {
             Ok(Event::Done(outcome)) => return Ok(outcome),
             Ok(Event::Interrupted) => return Err(Stop::Interrupted),

@@ -166,7 +166,8 @@ impl SessionArgs {
         Ok(EmbeddedPool::open_durable_with(memory_bytes, work.clone(), path, key, packing)?)
     }
 
-    /// Returns the maximum bytes of working memory. A limit for the memory of files also limits the default of this.
+    /// Returns the maximum bytes of working memory. An explicit limit for the memory of files also limits the default
+    /// of the working memory.
     fn work_bytes(&self) -> usize {
         self.work_memory.unwrap_or_else(|| {
             let most = self.memory.unwrap_or(usize::MAX).max(limits::WORK_BYTES_MIN);

@@ -46,7 +46,7 @@ impl<T: Send + 'static> Running<T> {
     fn start(work: impl Future<Output = T> + Send + 'static) -> Result<Self> {
         let (sender, result) = mpsc::sync_channel(1);
         let task = runtime()?.spawn(async move {
-            // The receiver is gone if nothing waits any more.
+            // The receiver is gone if nothing waits for the operation any more.
             let _ = sender.try_send(work.await);
         });
         Ok(Running { result, abort: task.abort_handle() })

@@ -71,7 +71,7 @@ fn opened(place: &Place) -> Result<Option<Entry>> {
         let meta = match place.kind {
             Kind::S3 | Kind::Google | Kind::Azure => match place.store.head(&place.path).await {
                 Ok(meta) => meta,
-                // The response to HEAD has no body, and therefore no reason.
+                // The response to HEAD has no body, and therefore no text that explains an error.
                 Err(error) if is_answer(&error) => {
                     let again =
                         place.store.get_opts(&place.path, GetOptions::new().with_range(Some(0..1))).await;
@@ -85,7 +85,7 @@ fn opened(place: &Place) -> Result<Option<Entry>> {
                     Ok(found) => found.meta,
                     Err(object_store::Error::NotSupported { .. }) => return Ok(None),
                     Err(error @ object_store::Error::NotFound { .. }) => return Err(explain(error)),
-                    // An empty file has no such range.
+                    // An empty file has no first byte, so that the request for it fails.
                     Err(error) => place.store.head(&place.path).await.map_err(|_| explain(error))?,
                 }
             }
@@ -156,7 +156,8 @@ impl Entry {
     async fn get_once(&self, range: Range<u64>) -> Result<Bytes> {
         let url = self.place.url();
         let explain = |error| explained(&self.place, &url, &error);
-        // Web servers may treat weak entity tags as strong ones, or ignore the condition.
+        // The entity tag is not used with web servers, which may treat weak tags as strong ones, or ignore the
+        // condition.
         let tag = self.meta.e_tag.clone().filter(|_| self.place.kind != Kind::Web);
         let options = GetOptions::new().with_range(Some(range)).with_if_match(tag);
         let found = self.place.store.get_opts(&self.place.path, options).await.map_err(explain)?;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes per part. Reason: a store accepts 10,000 parts, so that an object can have up to 160 GB.
 const PART_BYTES: usize = 16 << 20;
 
-/// Maximum number of parts that are being sent at the same time.
+/// Maximum number of parts that are being sent at the same time. Reason: parts are in memory until they have been sent.
 const PARTS_MAX: usize = 3;
 
 /// An object that is being written. Dropping it discards the written parts.
@@ -31,7 +31,8 @@ pub(crate) struct Upload {
     failure: Option<Error>,
 }
 
-/// An upload that is shared with a writer of a format. The writer is dropped before the upload is finished.
+/// An upload that is shared with a format writer (Parquet, CSV, …). The writer is dropped before the upload is
+/// finished.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<Upload>>);
 
@@ -116,7 +117,8 @@ impl Upload {
         explained(&self.place, &self.place.url(), error)
     }
 
-    /// Returns the store's error that caused `error`, an error of the writer; `error` itself if there was none.
+    /// Returns the store's error that caused `error`, an error of the format writer; `error` itself if the store had no
+    /// error.
     pub fn cause(&self, error: Error) -> Error {
         self.failure.clone().unwrap_or(error)
     }
@@ -146,7 +148,7 @@ impl Write for Upload {
 }
 
 impl Shared {
-    /// Returns the store's error that has caused `error`, an error of a format's writer.
+    /// Returns the store's error that has caused `error`, an error of the format writer.
     pub fn cause(&self, error: Error) -> Error {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).cause(error)
     }
@@ -174,7 +176,7 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.under_way.clear();
         if let Some(mut parts) = self.parts.take().filter(|_| !self.is_finished) {
-            // A store may keep the parts: they belong to no object.
+            // If the store cannot be reached, it may keep the parts, which belong to no object.
             let _ = blocking(async move { parts.abort().await });
         }
     }

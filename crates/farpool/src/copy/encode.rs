@@ -36,7 +36,7 @@ pub(super) enum Encoder {
     Arrow,
 }
 
-/// The encoded rows of one part.
+/// The encoded rows of one part (the rows that one thread encodes at a time).
 pub(super) enum Encoded {
     Bytes(Vec<u8>),
     Columns(Vec<ArrowColumnChunk>),

@@ -33,7 +33,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Maximum number of encoded parts that wait for the writing thread.
+/// Maximum number of encoded parts that wait for the writing thread. Reason: bounds memory if writing is slower than
+/// encoding.
 const PARTS_AHEAD: usize = 4;
 
 /// A writer of CSV, JSON, Parquet and Arrow files, for [`crate::Session::set_file_writer`].

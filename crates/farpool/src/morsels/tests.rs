@@ -1,4 +1,5 @@
-//! Several streams of one run together return one result, regardless of the order in which they are read.
+//! Tests that several streams of one execution of a program together return one result, regardless of the order in
+//! which they are read.
 
 use crate::{EmbeddedPool, stream_blocking};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
@@ -111,7 +112,8 @@ async fn an_aggregation_comes_out_of_one_of_the_streams() {
 async fn streams_read_one_after_the_other_on_one_thread_end() {
     let pool = pool().await;
     let mut execution = pool.execute(&rows(), 3).await.unwrap();
-    // Each stream has started, and holds batches of a morsel, before the first is read further.
+    // Every stream is started, so that it holds batches of a morsel (a range of rows), before any of them is read
+    // further.
     let mut begun = 0;
     for stream in &mut execution.streams {
         begun += stream.next().await.unwrap().unwrap().num_rows();

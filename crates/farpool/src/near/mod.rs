@@ -1,13 +1,14 @@
-//! A pool at a node, with a client-side cache of the columns that its queries read repeatedly.
+//! A pool (store of compressed tables) at a remote memory node, with a client-side cache of the columns that its
+//! queries read repeatedly.
 //!
-//! A program that returns much of the data it reads uses the connection about as much as the columns themselves would.
-//! If a program returns all rows of unchanged columns, these are therefore fetched as the node's column chunks, which
-//! are cached; other columns are fetched when programs have returned as many bytes as the columns take. Programs over
-//! such columns then run in this process, with the operators that would run at the node, and no more data is
-//! transferred. This transfers at most about twice the bytes of the best choice with knowledge of all queries (Karlin
-//! et al., *Competitive Snoopy Caching*, 1988: renting or buying). Some queries are known in advance: for programs that
-//! are prepared but have not run, such as the joins of a batch, the estimated results count as if they had been
-//! returned. Programs that return little always run at the node.
+//! A program (the part of a query over one table that a pool can run) that returns much of the data it reads uses the
+//! connection about as much as the columns themselves would. If a program returns all rows of unchanged columns, these
+//! are therefore fetched as the node's column chunks, which are cached; other columns are fetched when programs have
+//! returned as many bytes as the columns take. Programs over such columns then run in this process, with the operators
+//! that would run at the node, and no more data is transferred. This transfers at most about twice the bytes of the
+//! best choice with knowledge of all queries (Karlin et al., *Competitive Snoopy Caching*, 1988: renting or buying).
+//! Some queries are known in advance: for programs that are prepared but have not run, such as the joins of a batch,
+//! the estimated results count as if they had been returned. Programs that return little always run at the node.
 //!
 //! For each statement the node is asked which version it reads, and whether it may. The cache contains chunks, which
 //! never change and which versions share: if rows were added to a table, only the new ones are fetched. Tables that are
@@ -41,7 +42,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tables::{Coming, NearTable, NearTables};
 
-/// Minimum bytes of results for which the size of the columns is requested from the node.
+/// Minimum bytes of results for which the size of the columns is requested from the node. Reason: for fewer bytes,
+/// caching could save less than the request costs.
 const RENT_MIN: u64 = 64 << 10;
 
 /// Divisor: columns are fetched even if they take 1/8 more bytes than programs have returned, because results have
@@ -177,11 +179,11 @@ impl NearPool {
         Some(Handle::new(prepared, NearProgram { bound, remote, table: near, columns, coming }))
     }
 
-    /// Returns the key under which results of a program are cached: the node's process and the version. `None` if they
-    /// are not cached.
+    /// Returns the cache key of results of a program: the node's process and the table version. Returns `None` if
+    /// results are not cached.
     fn at(&self, handle: &Handle) -> Option<At> {
         let instance = self.chunks.remote().instance(handle).ok().filter(|instance| *instance != 0)?;
-        // A space of keys is read at a different moment each time.
+        // A keyspace that is read as a table has other contents at each moment, so that results are not cached.
         (!handle.version.is_moment()).then_some(At { instance, version: handle.version })
     }
 
@@ -256,7 +258,7 @@ impl NearPool {
         Execution { prepared: execution.prepared, streams, receipt: outer }
     }
 
-    /// Adds the bytes that an execution at the node returns to the bytes returned of its columns.
+    /// Counts the bytes that an execution at the node returns, for the columns that the program reads (see [`Rents`]).
     fn rented(&self, execution: Execution) -> Execution {
         let effective = &execution.prepared.effective;
         let (table, columns) = (effective.table.clone(), effective.columns().into_iter().collect::<Vec<_>>());
@@ -414,7 +416,7 @@ impl Pool for NearPool {
     }
 
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
-        // The columns have other positions now.
+        // After the change of the table's columns, their positions differ, so that the counted bytes are of no use.
         self.rents.forget(name);
         self.remote.alter_table(name, changes).await
     }

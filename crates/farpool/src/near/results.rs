@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The cached results of one pool.
+/// The cached results of one pool's programs.
 #[derive(Debug)]
 pub(super) struct Results {
     account: Account,
@@ -64,7 +64,8 @@ struct Coming {
     rows: Mutex<Rows>,
 }
 
-/// The rows received so far; `None` if they are too many for the cache, or if a stream was not read to its end.
+/// The rows of a result received so far; `None` if they are too many for the cache, or if a stream was not read to its
+/// end.
 struct Rows {
     batches: Option<Vec<RecordBatch>>,
     bytes: usize,
@@ -134,7 +135,7 @@ impl Results {
     fn add(&self, at: At, program: &Program, batches: Vec<RecordBatch>, bytes_on_wire: u64) {
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         let bytes = bytes + limits::NEAR_RESULT_OVERHEAD_BYTES;
-        // Queries need the memory more urgently.
+        // Queries need the memory more urgently than the cache.
         if self.account.free() < limits::NEAR_RESULTS_PART * bytes {
             return;
         }
@@ -145,7 +146,7 @@ impl Results {
         let of_table =
             kept.tables.entry(program.table.clone()).or_insert(OfTable { at, results: Vec::new() });
         let mut gone = Vec::new();
-        // A long statement may have read an older version.
+        // The statement may have run so long that a newer version of the table is cached already.
         if of_table.at.instance == at.instance && at.version < of_table.at.version {
             return;
         }
@@ -279,7 +280,7 @@ mod tests {
         assert!(has(&results, at(6), 2) && !has(&results, at(5), 1));
         results.add(at(5), &program(1), vec![rows(10)], 100);
         assert!(has(&results, at(6), 2) && !has(&results, at(5), 1), "an older one takes no place");
-        // Another process of the node numbers versions anew.
+        // When the node is started again, its new process numbers versions anew.
         let other = At { instance: 8, version: Version(1) };
         results.add(other, &program(3), vec![rows(10)], 100);
         assert!(has(&results, other, 3) && !has(&results, at(6), 2));
@@ -291,7 +292,7 @@ mod tests {
         let results = results(1 << 30, 100 * KIB);
         for number in 0..50 {
             results.add(at(1), &program(number), vec![rows(2 * KIB)], 100);
-            // The first is used repeatedly.
+            // The first of the cached results is used repeatedly, so that it is not the least recently used one.
             let mut kept = lock(&results.kept);
             kept.uses += 1;
             let uses = kept.uses;

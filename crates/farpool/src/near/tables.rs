@@ -1,4 +1,5 @@
-//! Tables of a node for programs in this process: row groups of handles, whose values are fetched on demand.
+//! Tables of a memory node for programs (queries over one table) that run in this process: row groups of handles
+//! (column chunks whose values are fetched on demand).
 
 use super::chunks::{Chunks, places};
 use arrow::datatypes::SchemaRef;
@@ -156,7 +157,8 @@ impl NearTables {
         if let Some(known) = self.known(chunks, handle, instance, columns).await? {
             return Ok(known);
         }
-        // One at a time: if two were built concurrently for different columns, the chunks of one would be lost.
+        // Tables are built one at a time: if two were built concurrently for different columns, the chunks of one would
+        // be lost.
         let _turn = self.making.lock().await;
         if let Some(known) = self.known(chunks, handle, instance, columns).await? {
             return Ok(known);
@@ -247,7 +249,7 @@ impl<'a> Building<'a> {
                 return Err(misfit());
             }
             let mut chunks = self.nulls(rows)?;
-            // Reserved as they arrive: their number is determined by the node.
+            // Memory is reserved as the chunks arrive, because the node determines their number.
             self.held.try_grow(self.columns.len() * CHUNK_BYTES + chunks.len() * size_of::<Arc<Chunk>>())?;
             for (column, outline) in self.columns.iter().zip(&mut described) {
                 let chunk = self.chunk(outline)?;

@@ -1,4 +1,5 @@
-//! The contents of a profile, column by column: the data of every output format. The keys of its JSON form are stable.
+//! The report of a profile (statistics of the columns of a file or table), column by column: the data of every output
+//! format. The keys of its JSON form are stable.
 
 mod html;
 pub mod text;
@@ -28,14 +29,14 @@ pub enum Source {
     Pool,
 }
 
-/// The profile of a table.
+/// The report: the profile of a file, a stream or a table.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The name of the file or table.
     pub name: String,
     /// The source of the rows.
     pub source: Source,
-    /// Number of rows.
+    /// Number of profiled rows.
     pub rows: u64,
     /// The requested columns, in order.
     pub columns: Vec<Column>,
@@ -46,24 +47,24 @@ pub struct Report {
 /// Statistics of one column. A field is `None` if it is unknown, or has no meaning for the column's type.
 #[derive(Debug, Serialize)]
 pub struct Column {
-    /// The name.
+    /// The column's name.
     pub name: String,
-    /// A short name of the type.
+    /// A short name of the column's type.
     #[serde(rename = "type")]
     pub data_type: String,
-    /// Number of NULLs.
+    /// Number of rows in which the column is NULL.
     pub nulls: u64,
-    /// The minimum.
+    /// The column's least value.
     pub min: Value,
-    /// The maximum.
+    /// The column's greatest value.
     pub max: Value,
-    /// The sum.
+    /// The sum of the column's values.
     pub sum: Option<f64>,
-    /// The mean.
+    /// The mean of the column's values.
     pub mean: Option<f64>,
-    /// The sample standard deviation.
+    /// The sample standard deviation of the column's values.
     pub stddev: Option<f64>,
-    /// Number of distinct values without NULL.
+    /// Number of distinct values, without NULL.
     pub distinct: Option<Distinct>,
     /// Sum of the squares of the frequencies of all values.
     pub second_moment: Option<Range>,
@@ -73,41 +74,41 @@ pub struct Column {
     pub counts_trusted: Option<bool>,
     /// The most frequent values, the most frequent first.
     pub top: Vec<Frequent>,
-    /// The quartiles.
+    /// The quartiles of the column's values.
     pub quantiles: Option<Quantiles>,
     /// The histogram, in the order of the values.
     pub histogram: Vec<Bin>,
 }
 
-/// Estimated number of distinct values.
+/// The estimated number of distinct values of a column, with its bounds.
 #[derive(Debug, Serialize)]
 pub struct Distinct {
-    /// The estimated number.
+    /// The estimated number of distinct values.
     pub value: u64,
-    /// The lower bound of the number.
+    /// Lower bound of the true number.
     pub low: u64,
-    /// The upper bound of the number.
+    /// Upper bound of the true number.
     pub high: u64,
     /// The probability that the true value is within the bounds.
     pub confidence: f64,
-    /// Whether the number is exact.
+    /// Whether `value` is exact.
     pub exact: bool,
 }
 
 /// An estimate with its bounds.
 #[derive(Debug, Serialize)]
 pub struct Range {
-    /// The estimate.
+    /// The estimated value.
     pub value: f64,
-    /// The lower bound.
+    /// Lower bound of the true value.
     pub low: f64,
-    /// The upper bound, if there is one.
+    /// Upper bound of the true value; `None` if there is none.
     pub high: Option<f64>,
     /// The probability that the true value is within the bounds.
     pub confidence: f64,
 }
 
-/// A frequent value.
+/// A frequent value of a column, with its number of rows.
 #[derive(Debug, Serialize)]
 pub struct Frequent {
     /// The value.
@@ -123,22 +124,22 @@ pub struct Frequent {
 /// The quartiles of a column: values at or below which a quarter, half and three quarters of the column's values are.
 #[derive(Debug, Serialize)]
 pub struct Quantiles {
-    /// The lower quartile.
+    /// The lower quartile (25 % of the values are at or below it).
     pub p25: Quantile,
     /// The median.
     pub p50: Quantile,
-    /// The upper quartile.
+    /// The upper quartile (75 % of the values are at or below it).
     pub p75: Quantile,
 }
 
 /// An estimated quantile, which is one of the column's values, with bounds of the true quantile.
 #[derive(Debug, Serialize)]
 pub struct Quantile {
-    /// The estimate.
+    /// The estimated quantile.
     pub value: Value,
-    /// The lower bound.
+    /// Lower bound of the true quantile.
     pub low: Value,
-    /// The upper bound.
+    /// Upper bound of the true quantile.
     pub high: Value,
     /// The probability that the true value is within the bounds.
     pub confidence: f64,
@@ -151,14 +152,14 @@ pub struct Bin {
     pub low: Value,
     /// The exclusive upper bound of the bin.
     pub high: Value,
-    /// Number of values.
+    /// Number of the column's values in the bin.
     pub count: u64,
 }
 
 /// Pearson's correlation coefficients of all pairs of columns; `None` for pairs with a constant column.
 #[derive(Debug, Serialize)]
 pub struct Correlation {
-    /// The names of the columns.
+    /// The names of the correlated columns.
     pub columns: Vec<String>,
     /// A row per column, with the coefficient for each column.
     pub matrix: Vec<Vec<Option<f64>>>,

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time after which a test is considered to hang. No other check depends on time.
+/// Time after which a test or a child process is considered to hang. Only this detection depends on time.
 pub const GUARD: Duration = Duration::from_secs(60);
 
 /// Result of a run of the program.
@@ -37,8 +37,8 @@ impl Done {
         self.stdout
     }
 
-    /// Asserts failure with `status`, an `error:` line that contains all `parts` (ignoring case), and no output meant
-    /// for programmers only.
+    /// Asserts that the program failed with exit status `status` and an `error:` line that contains all `parts`
+    /// (ignoring case), and that it printed no backtrace or other output for programmers.
     #[track_caller]
     pub fn fails(&self, status: i32, parts: &[&str]) {
         assert_eq!(self.status, Some(status), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
@@ -62,7 +62,7 @@ pub fn program(args: &[&str]) -> Command {
     {
         command.env_remove(name);
     }
-    // Settings of the user who runs the tests are not used.
+    // The tests must not read the settings of the user who runs them.
     command.env("HOME", "/nonexistent");
     command
 }
@@ -166,7 +166,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.unwrap().success());
 }
 
-/// A node on a free port; it is stopped at the end of the test.
+/// A memory node (`farpool serve`) on a free port, which is stopped at the end of the test.
 pub struct Server {
     pub child: Child,
     pub url: String,
@@ -220,7 +220,7 @@ impl Server {
         farpool(&all)
     }
 
-    /// Runs one statement and returns its rows as CSV.
+    /// Runs one SQL statement on this node and returns its rows as CSV.
     #[track_caller]
     pub fn csv(&self, sql: &str) -> String {
         self.run(&["sql", "--format", "csv", "-c", sql]).ok()
@@ -249,13 +249,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The node may have ended already.
+        // Killing fails if the node has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An access file for a node.
+/// The access file of a node, which lists its tenants and their access tokens.
 pub struct Tokens {
     pub path: PathBuf,
 }
@@ -267,13 +267,13 @@ impl Tokens {
         Tokens { path }
     }
 
-    /// Adds a token for a tenant, which is added as well if it is new; returns the token.
+    /// Adds an access token for a tenant, and the tenant too if the file does not have it; returns the token.
     pub fn add(&self, tenant: &str, role: &str) -> String {
         let made = farpool(&["token", "new", "--tenant", tenant, "--role", role]);
         let mut text = std::fs::read_to_string(&self.path).unwrap();
         let table = format!("[tenant.{tenant}]\n");
         if !text.contains(&format!("\n{table}")) {
-            // Inserted before all tokens, since it would be removed together with the token before it.
+            // A tenant's table is inserted before all tokens: `remove` removes everything from one token to the next.
             text = format!("\n{table}{text}");
         }
         std::fs::write(&self.path, text + &made.stderr).unwrap();

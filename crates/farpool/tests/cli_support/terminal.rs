@@ -10,10 +10,10 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Lines that are kept after they have scrolled off the top of the screen.
+/// Number of lines that are kept after they have scrolled off the top of the screen.
 const SCROLLBACK: usize = 2000;
 
-/// The program in a terminal.
+/// The program in a pseudo-terminal, and the screen that it shows.
 pub struct Terminal {
     pub child: Child,
     pty: Arc<Pty>,
@@ -42,7 +42,7 @@ impl Terminal {
         let (of_reader, drawn) = (pty.clone(), screen.clone());
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 64 << 10];
-            // Reading fails once the program has ended.
+            // Reading from the pseudo-terminal fails once the program has ended.
             while let Ok(count) = (&*of_reader).read(&mut bytes) {
                 if count == 0 {
                     break;
@@ -65,7 +65,7 @@ impl Terminal {
         (&*self.pty).write_all(text.as_bytes()).unwrap();
     }
 
-    /// Interrupts a long statement after it has started: a key that is pressed earlier is lost.
+    /// Presses Ctrl-C after a long statement has started: a key that is pressed earlier is lost.
     #[track_caller]
     pub fn interrupt(&self) {
         std::thread::sleep(std::time::Duration::from_secs(1));
@@ -73,7 +73,8 @@ impl Terminal {
         self.until("interrupted");
     }
 
-    /// Types a line and Enter, on an empty screen, and waits until it shows `expected` and a new prompt.
+    /// Types a line and Enter on an empty screen. Waits until the screen shows `expected` and a new prompt, and returns
+    /// its contents.
     #[track_caller]
     pub fn run(&self, line: &str, expected: &str) -> String {
         self.until_screen(&format!("a prompt before {line}"), |screen| {
@@ -87,7 +88,7 @@ impl Terminal {
         })
     }
 
-    /// Waits until the screen shows `text`, and returns all of it.
+    /// Waits until the screen shows `text`, and returns all contents of the screen.
     #[track_caller]
     pub fn until(&self, text: &str) -> String {
         self.until_screen(&format!("{text:?}"), |screen| screen.contains(text))
@@ -119,7 +120,8 @@ impl Terminal {
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }
 
-    /// Leaves the shell with Ctrl-D, once there is a prompt: before, the key would have no effect.
+    /// Presses Ctrl-D as soon as there is a prompt, because the key has no effect earlier. Returns the exit status of
+    /// the program.
     #[track_caller]
     pub fn leave(mut self) -> ExitStatus {
         self.until_screen("a prompt before the end", |screen| screen.trim_end().ends_with("farpool>"));
@@ -140,7 +142,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The program may have ended already.
+        // Killing fails if the program has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -21,11 +21,11 @@ const VAGUE_NAMES: &[&str] = &[
     "stuff", "things", "used", "util", "utils", "warm",
 ];
 
-/// Files that keep such a name, with the reason.
+/// Files and folders that keep one of [`VAGUE_NAMES`], with the reason.
 const NAMED_VAGUELY: &[(&str, &str)] =
     &[("crates/node/tests/common/mod.rs", "Cargo's name for what several tests share")];
 
-/// Returns the violations, a line each.
+/// Returns the violations of both rules, one line each.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     for folder in FOLDERS {

@@ -7,7 +7,7 @@ use std::path::Path;
 /// directory are read by name, and are covered by `log_reader`, `segment_reader` and `data_directory`.
 const DECODE: &[&str] = &["catalog", "codec", "columns", "files", "model", "statistics", "wire"];
 
-/// The files with decoders in crates whose other functions take bytes without decoding them.
+/// The files with decoders in crates whose other functions take bytes as values and decode none.
 const DECODING_FILES: &[&str] = &[
     "crates/cipher/src/ring.rs",
     "crates/cipher/src/wrapped.rs",
@@ -17,7 +17,8 @@ const DECODING_FILES: &[&str] = &[
     "crates/kv/src/resp/parse.rs",
 ];
 
-/// Public functions that decode bytes, and the target of `fuzz` that calls them, directly or indirectly.
+/// Public functions that decode bytes (file and name), and the fuzz target in `fuzz/targets` that calls each of them
+/// directly or indirectly.
 const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/cipher/src/ring.rs", "from_bytes", "key_ring_decoder"),
     ("crates/cipher/src/wrapped.rs", "from_bytes", "key_ring_decoder"),
@@ -45,10 +46,10 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/statistics/src/datasketches.rs", "from_datasketches", "datasketches_decoder"),
     ("crates/statistics/src/histogram.rs", "from_bytes", "histogram_decoder"),
     ("crates/statistics/src/moments/mod.rs", "from_bytes", "moments_decoder"),
-    // Reads the registers of a value.
+    // Reads the registers of a value in the format of Redis, to which it adds an element.
     ("crates/statistics/src/redis_hll/mod.rs", "add", "hll_decoder"),
     ("crates/statistics/src/sketch/codec.rs", "from_bytes", "sketch_decoder"),
-    // Calls the decoders of sketches and moments.
+    // Calls the decoders of all states: sketches and moments.
     ("crates/statistics/src/states.rs", "read", "sketch_decoder"),
     ("crates/wire/src/batch/read.rs", "bytes_to_decode", "load_rows"),
     ("crates/wire/src/batch/read.rs", "decode_batch", "native_messages"),
@@ -62,14 +63,14 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/wire/src/substrait/decode.rs", "decode_program_within", "plan_decoder"),
 ];
 
-/// Decoders without a target: for files of certificates and keys, which the operator names and rustls decodes.
+/// Decoders without a fuzz target: they read certificate and key files, which the operator names and rustls decodes.
 const UNFUZZED: &[(&str, &str)] = &[
     ("crates/wire/src/socket/tls/config.rs", "chain"),
     ("crates/wire/src/socket/tls/config.rs", "key"),
     ("crates/wire/src/socket/tls/config.rs", "trusting"),
 ];
 
-/// Returns the violations, a line each.
+/// Returns the violations, one line each.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for folder in DECODE {
@@ -99,7 +100,7 @@ fn decoders(file: &SourceFile) -> Vec<String> {
     let functions = code.split("pub fn ").skip(1).filter_map(|after| {
         let (signature, _) = after.split_once('{')?;
         let (arguments, result) = signature.rsplit_once("-> ")?;
-        // Bytes that are decoded in place are called a buffer; other mutable bytes are output.
+        // A parameter with bytes that are decoded in place is named `buffer`; other mutable bytes are output.
         let takes_bytes = ["&[u8]", "buffer: &mut [u8]", "&Bytes", "&Message"]
             .iter()
             .any(|bytes| arguments.contains(bytes));

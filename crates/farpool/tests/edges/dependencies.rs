@@ -4,19 +4,19 @@ use super::source::{has_word, source_files};
 use cargo_metadata::{Metadata, Package};
 use std::path::Path;
 
-/// Crates that take clocks, threads and sockets as arguments. `clippy.toml` bans those of the standard library;
-/// libraries that provide them are banned here.
+/// The core crates: they get clocks, threads and sockets as arguments. `clippy.toml` bans those of the standard
+/// library, and this rule the libraries that provide them.
 pub const CORE: &[&str] =
     &["model", "memory", "columns", "statistics", "operators", "pipeline", "planner", "wire"];
 
 /// Libraries with sockets, timers and threads of their own.
 const RUNTIMES: &[&str] = &["socket2", "tokio"];
 
-/// The files of the core that name a runtime as an exception, with the reason.
+/// Files of core crates that may name a library of [`RUNTIMES`] as an exception, with the reason.
 const RUNTIMES_NAMED: &[(&str, &str)] =
     &[("crates/wire/src/socket/tcp.rs", "makes a socket of tokio's that was opened elsewhere one of ours")];
 
-/// Returns the violations, a line each.
+/// Returns the violations, one line each.
 pub fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let mut wrong = unused(root, metadata)?;
     wrong.extend(unused_by_all(root, metadata)?);
@@ -33,7 +33,7 @@ pub fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, Strin
     Ok(wrong)
 }
 
-/// Returns dependencies of a package that none of its files names.
+/// Returns the dependencies of a package that no file of the package names.
 fn unused(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     for package in metadata.workspace_packages() {
@@ -54,7 +54,7 @@ fn directory(package: &Package, metadata: &Metadata) -> String {
     folder.strip_prefix(&metadata.workspace_root).unwrap_or(folder).to_string()
 }
 
-/// Returns the name in code of a package's library.
+/// Returns the name by which code refers to a package's library.
 fn library(package: &str, metadata: &Metadata) -> String {
     let packages = metadata.packages.iter().filter(|p| *p.name == package);
     let mut libraries = packages.flat_map(|p| &p.targets).filter(|t| t.is_lib() || t.is_proc_macro());

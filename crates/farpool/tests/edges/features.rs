@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Separator between a package and its features.
+/// Text between a package and its features in the output of `cargo tree`.
 const WITH: &str = " with ";
 
-/// Libraries that read files of tables.
+/// Libraries that read files with tables, which a node must not contain.
 const READERS: &[&str] = &["arrow-csv", "arrow-json", "brotli", "csv", "csv-core", "parquet"];
 
-/// Returns the libraries for files that a node is built with, a line each.
+/// Returns those of [`READERS`] that a node is built with, one line each.
 pub fn readers_in_the_node(root: &Path) -> Result<Vec<String>, String> {
     let all = dependencies(root, &["--package", "farpool-node", "--edges", "no-dev"])?;
     let names = all.iter().filter_map(|dependency| dependency.split(' ').next());
@@ -25,7 +25,8 @@ pub fn readers_in_the_node(root: &Path) -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// Returns dependencies of the program that have other features in the workspace with its tests, a line each.
+/// Returns dependencies of the program that are built with other features in the workspace with its tests, one line
+/// each.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let alone = dependencies(root, &["--package", "farpool", "--edges", "no-dev"])?;
     let all = dependencies(root, &["--workspace"])?;
@@ -42,7 +43,8 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     Ok(alone.difference(&all).filter_map(told).collect())
 }
 
-/// Returns names, versions and features of the packages that a selection is built from.
+/// Returns names, versions and features of the packages that cargo builds for `selection` (arguments that select
+/// packages).
 fn dependencies(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -53,7 +55,8 @@ fn dependencies(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>, Str
         return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
     }
     let lines = String::from_utf8_lossy(&output.stdout);
-    // A star marks a repeated package; packages with a folder are our own (their edges are checked by another rule).
+    // In the output, a star marks a package that was listed before. Packages with a folder are this workspace's own,
+    // whose dependencies another rule checks.
     let lines = lines.lines().map(|line| line.trim_end_matches(" (*)"));
     Ok(lines.filter(|line| !line.contains(" (/")).map(str::to_string).collect())
 }

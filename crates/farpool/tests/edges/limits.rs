@@ -3,13 +3,14 @@
 use super::source::{has_word, source_files};
 use std::path::Path;
 
-/// The folder of the module that defines the limits.
+/// The folder of the module that defines all limits.
 const HOME: &str = "crates/model/src/limits/";
 
-/// The path of this file, which has [`NO_LIMITS`].
+/// The path of this file, in which the constant [`NO_LIMITS`] is not itself a violation.
 const HERE: &str = "crates/farpool/tests/edges/limits.rs";
 
-/// The crates that process input from peers, files and users. Maxima in other crates only tune algorithms.
+/// Crates that process input from peers, files and users, whose limits must be in [`HOME`]. Maxima in other crates only
+/// tune algorithms.
 const OUTER: &[&str] = &[
     "catalog",
     "cipher",
@@ -27,7 +28,7 @@ const OUTER: &[&str] = &[
     "wire",
 ];
 
-/// Constants of these crates that are named as a maximum but are not limits, with their purpose.
+/// Constants of these crates (crate, name, purpose) that are named like a maximum but are not limits on input.
 const NO_LIMITS: &[(&str, &str, &str)] = &[
     ("crates/datafusion/src/dynamic/keys.rs", "KEYS_MAX", "decides whether keys of a join are worth sending"),
     (
@@ -58,7 +59,7 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
     ("crates/wire/src/table.rs", "BOUND_BYTES_MAX", "which bounds of columns we send"),
 ];
 
-/// Returns the violations, a line each.
+/// Returns the violations, one line each.
 pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     let (mut wrong, mut found) = (Vec::new(), Vec::new());
     for folder in OUTER {

@@ -17,8 +17,8 @@ impl SourceFile {
         self.text.lines().map(|line| line.split("//").next().unwrap_or_default())
     }
 
-    /// Returns the lines of code before a module of tests at the end of the file; none if the whole file consists of
-    /// tests.
+    /// Returns the lines of code before a module of tests at the end of the file; no lines if the whole file consists
+    /// of tests.
     pub fn code_without_tests(&self) -> impl Iterator<Item = &str> {
         let is_test = self.path.contains("/tests/") || self.path.ends_with("/tests.rs");
         let end =
@@ -34,7 +34,7 @@ pub fn has_word(line: &str, word: &str) -> bool {
         .any(|(at, _)| !line[..at].ends_with(continues) && !line[at + word.len()..].starts_with(continues))
 }
 
-/// Returns the Rust files below a folder of the tree, sorted; none if there is no such folder.
+/// Returns the Rust files below a folder of the tree, sorted by path; no files if the folder does not exist.
 pub fn source_files(root: &Path, folder: &str) -> Result<Vec<SourceFile>, String> {
     let read = |file: PathBuf| {
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -8,7 +8,7 @@ use cargo_metadata::{Metadata, Package};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The modules that may contain unsafe code, files or folders, with the reason.
+/// The modules (files or folders) that may contain unsafe code, with the reason.
 pub const MODULES: &[(&str, &str)] = &[
     ("bindings/python/src/arrow_stream.rs", "the C interface of Arrow passes a pointer"),
     ("crates/cipher/src/lc.rs", "functions of a C library are called"),
@@ -44,7 +44,7 @@ pub fn crates() -> BTreeSet<&'static Path> {
     MODULES.iter().filter_map(|(module, _)| Path::new(module).ancestors().find(of_crate)).collect()
 }
 
-/// Returns the violations, a line each.
+/// Returns the violations, one line each.
 pub fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
     let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
     for folder in ["bench/src", "bindings", "crates", "fuzz", "sim", "xtask"] {
@@ -69,7 +69,7 @@ fn has_unsafe(file: &SourceFile) -> bool {
     file.code().any(|line| has_word(line, "unsafe") && !line.contains('"'))
 }
 
-/// Returns the libraries and programs of crates without unsafe code that do not forbid it.
+/// Returns the libraries and programs of a package without unsafe code that do not forbid it.
 fn unforbidden(package: &Package, metadata: &Metadata) -> Result<Vec<String>, String> {
     let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
     let folder = folder.strip_prefix(&metadata.workspace_root).unwrap_or(folder);

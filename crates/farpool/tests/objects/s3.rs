@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The key that may read and write.
+/// The access key that may read and write.
 pub const KEY: &str = "key-of-the-tests";
 
 /// Number of objects in a page of a list: few, so that tests have several pages.
@@ -22,8 +22,8 @@ pub enum Fault {
     Nothing,
     /// Every third request is answered with status 500.
     EveryThird,
-    /// Connections of requests for more than this many bytes are closed in the middle of the response, except every
-    /// third.
+    /// Connections of requests for more than this many bytes are closed in the middle of the response; every third one
+    /// is not.
     CutOff(u64),
     /// Requests are not answered.
     Silence,
@@ -73,7 +73,7 @@ impl S3 {
         S3 { address, state }
     }
 
-    /// Stores an object of a bucket: `bucket/key`.
+    /// Stores an object under its name `bucket/key`.
     pub fn put(&self, name: &str, bytes: impl Into<Vec<u8>>) {
         self.state.objects.lock().unwrap().insert(name.to_string(), bytes.into());
     }
@@ -139,7 +139,7 @@ impl State {
             let number = self.requests.fetch_add(1, Ordering::Relaxed);
             let fault = *self.fault.lock().unwrap();
             if fault == Fault::Silence {
-                // Until the client has given up.
+                // Waits until the client has given up, without a response.
                 let _ = Request::read(&mut connection);
                 return;
             }
@@ -241,7 +241,7 @@ impl State {
             }
             (_, Some(upload), Some(part)) => {
                 let tag = tag(&request.body);
-                // A part may arrive after the end of its upload.
+                // A part may arrive after its upload was completed or aborted.
                 match self.uploads.lock().unwrap().get_mut(&upload) {
                     Some(parts) => drop(parts.insert(part, request.body.clone())),
                     None => return Response::error(404, "NoSuchUpload", "no"),

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 pub struct Request {
     pub method: String,
-    /// The decoded path.
+    /// The path of the request's URL, percent-decoded.
     pub path: String,
     queries: Vec<(String, String)>,
     headers: Vec<(String, String)>,
@@ -16,7 +16,7 @@ pub struct Response {
     status: u16,
     headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// Whether the body is an object.
+    /// Whether the request's body is the content of an object.
     pub is_object: bool,
 }
 

@@ -30,10 +30,10 @@ const CASES: u64 = 120;
 /// Number of queries on each table.
 const QUERIES: usize = 12;
 
-/// Memory of the pool.
+/// Memory of the pools in bytes: enough for every table.
 const POOL_BYTES: usize = 1 << 30;
 
-/// Memory for groups in a pool that returns most of them in parts.
+/// Memory for groups, in bytes, with which a pool returns most groups in parts (partial aggregates).
 const TIGHT_BYTES: usize = 4 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +55,7 @@ async fn the_pool_answers_as_datafusion_does() {
     assert!(failures.is_empty(), "{} queries differ:\n\n{shown}", failures.len());
 }
 
-/// Runs the queries of one seed; returns the differences.
+/// Runs the queries of one seed on all pools. Returns descriptions of the results that differ.
 async fn case(pools: &Pools, seed: u64) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let table = Table::random(&mut rng);
@@ -131,15 +131,15 @@ fn difference(query: &Query, expected: Rows, actual: Rows) -> Option<String> {
         (Err(_), Err(_)) => None,
         // Whether a division by zero occurs depends on which rows are evaluated first.
         (Err(_), Ok(_)) | (Ok(_), Err(_)) if query.may_fail => None,
-        // DataFusion evaluates both sides of AND; the pool and farpool's sessions skip rows that the other side
-        // decides.
+        // DataFusion evaluates both sides of AND; the pool and farpool's sessions skip rows for which the other side
+        // decides the result.
         (Err(error), Ok(_)) if error.contains(" out of range: ") => None,
         (Err(error), Ok(_)) => Some(format!("only DataFusion fails: {error}")),
         (Ok(_), Err(error)) => Some(format!("only the pool fails: {error}")),
     }
 }
 
-/// Compares sorted rows.
+/// Describes the first difference between two sorted lists of rows; `None` if they are equal.
 fn rows_difference(expected: &[String], actual: &[String]) -> Option<String> {
     if expected == actual {
         return None;

@@ -9,9 +9,10 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 /// A query, and restrictions on the comparison of its result.
 pub struct Query {
     pub sql: String,
-    /// Whether only the number of rows is defined, and not which rows the query returns.
+    /// Whether the query may return any rows of the right number (LIMIT without ORDER BY), so that only their number is
+    /// compared.
     pub limited: bool,
-    /// Whether the failure of the query may depend on the order of evaluation.
+    /// Whether the query may fail or not depending on the order in which rows and conditions are evaluated.
     pub may_fail: bool,
 }
 
@@ -80,7 +81,7 @@ impl<'a> Writer<'a> {
         outputs.join(", ")
     }
 
-    /// Writes a value of any type: a column, or an expression over columns.
+    /// Writes an expression of any type: a column, or an operation on columns.
     fn value(&mut self) -> String {
         let column = self.column();
         let name = &column.name;
@@ -211,13 +212,14 @@ fn is_text(column: &Column) -> bool {
     column.data_type == DataType::Utf8View
 }
 
-/// Returns whether sums of the column are the same in every order.
+/// Returns whether sums of the column are the same in every order of the rows.
 fn sums(column: &Column) -> bool {
     use DataType::*;
     column.tame && (column.data_type.is_numeric()) && !matches!(column.data_type, Decimal128(38, _) | UInt64)
 }
 
-/// Returns whether the column may have -0.0 or NaN, whose grouping and order depend on the code path in DataFusion.
+/// Returns whether the column may have -0.0 or NaN, whose grouping and sort order depend on the code path in
+/// DataFusion.
 fn has_negative_zero(column: &Column) -> bool {
     column.data_type.is_floating() && !column.tame
 }

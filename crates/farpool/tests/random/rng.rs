@@ -1,6 +1,6 @@
 //! A small random number generator whose sequence never changes: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 
-/// The generator.
+/// A random number generator with a fixed sequence for each seed.
 pub struct Rng(u64);
 
 impl Rng {

@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 
-/// Row counts are chosen around the size of a row group.
+/// Number of rows of a row group, around which the numbers of rows of random tables are chosen.
 const ROW_GROUP_ROWS: usize = farpool::model::limits::ROW_GROUP_ROWS;
 
 /// A table in memory.
@@ -24,7 +24,7 @@ pub struct Table {
 pub struct Column {
     pub name: String,
     pub data_type: DataType,
-    /// Whether sums and products of the values are exact in every order and do not overflow.
+    /// Whether sums and products of the values are exact in every order of the rows and do not overflow.
     pub tame: bool,
     pub values: ArrayRef,
 }
@@ -73,7 +73,7 @@ fn row_count(rng: &mut Rng) -> usize {
     }
 }
 
-/// Splits the rows into batches of random sizes.
+/// Splits the rows of `whole` into batches of random sizes.
 fn cut(rng: &mut Rng, whole: &RecordBatch) -> Vec<RecordBatch> {
     let mut batches = Vec::new();
     let mut at = 0;
@@ -178,7 +178,7 @@ fn random_values(rng: &mut Rng, data_type: &DataType, shape: Shape, rows: usize,
     }
 }
 
-/// Casts 64-bit integers, which were clamped to its range, to another integer-like type.
+/// Casts 64-bit integers to another integer-like type, after they have been clamped to its range.
 fn narrow(values: &Int64Array, data_type: &DataType) -> ArrayRef {
     let cast_to = |values: &dyn arrow::array::Array, t: &DataType| cast(values, t).expect("clamped");
     match data_type {
@@ -196,7 +196,7 @@ fn clamp(value: i64, data_type: &DataType) -> i64 {
         UInt8 => (0, u8::MAX.into()),
         UInt16 => (0, u16::MAX.into()),
         UInt32 => (0, u32::MAX.into()),
-        // Years that can be formatted.
+        // Days from 1970 whose years can be formatted.
         Date32 => (-700_000, 2_900_000),
         Timestamp(TimeUnit::Second, _) => (-60_000_000_000, 250_000_000_000),
         Timestamp(TimeUnit::Millisecond, _) => (-60_000_000_000_000, 250_000_000_000_000),

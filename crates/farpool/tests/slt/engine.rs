@@ -26,28 +26,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
 
-/// The setting in which a file is run.
+/// The setting in which a test file is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// With push-down, on tables in memory.
     Pushed,
     /// Without push-down, on tables in memory.
     Plain,
-    /// With push-down, on tables that are encrypted in a pool of a few pages, over an encrypted data directory.
+    /// With push-down, on encrypted tables over an encrypted data directory, in a pool with memory for only a few
+    /// pages.
     Kept,
 }
 
 /// Number of tables moved into a pool, over all files: a test run that moves none tests nothing.
 pub static TABLES_MOVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Memory of the pool of one file, and of one over a data directory.
+/// Memory of the pool for one test file, in bytes: without a data directory, and with one.
 const POOL_BYTES: usize = 512 << 20;
 const KEPT_POOL_BYTES: usize = 16 << 20;
 
 /// Number of partitions with which the expected results were produced.
 const PARTITIONS: usize = 4;
 
-/// The database of one test file.
+/// The database on which one test file is run: a session, and a pool into which its tables are moved.
 pub struct Engine {
     session: Session,
     pool: Arc<EmbeddedPool>,
@@ -95,7 +96,7 @@ impl Engine {
     }
 
     async fn query(&self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
-        // From the second time on, a session may have cached the plan.
+        // The statement is planned twice, because a session may use a cached plan from the second time on.
         self.session.sql(sql).await.map_err(failure)?;
         let query = self.session.sql(sql).await.map_err(failure)?;
         let batches = query.collect().await.map_err(failure)?;
@@ -121,7 +122,7 @@ impl Engine {
         Ok(DBOutput::Rows { types, rows })
     }
 
-    /// Restores the originals of all tables that `sql` may name.
+    /// Replaces those tables of the pool that `sql` may name by their originals in DataFusion's memory.
     fn restore(&mut self, sql: &str) {
         let sql = sql.to_lowercase();
         let (named, others) = std::mem::take(&mut self.moved)
@@ -193,7 +194,7 @@ fn replace(schema: &Arc<dyn SchemaProvider>, name: &str, table: Arc<dyn TablePro
     schema.register_table(name.to_string(), table).expect("a memory schema takes tables");
 }
 
-/// Returns whether the pool holds every column without changing how its values print.
+/// Returns whether a pool can store every column without a change of how its values print.
 fn is_held(schema: &Schema) -> bool {
     let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8);
     let bytes = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary);

@@ -15,7 +15,7 @@ use sqllogictest::ColumnType;
 /// Maximal number of decimal places of a float.
 const FLOAT_PLACES: i64 = 12;
 
-/// The type letter of a column.
+/// The type letter that the test files use for a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Boolean,
@@ -89,7 +89,7 @@ pub fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, ArrowError> {
     Ok(rows)
 }
 
-/// Appends a row; line breaks in its last value become rows of one numbered value each.
+/// Appends a row. Line breaks in its last value split it: each line becomes a row of one numbered value.
 fn expand(mut row: Vec<String>, rows: &mut Vec<Vec<String>>) {
     let Some(last) = row.last().filter(|last| last.contains('\n')).cloned() else {
         return rows.push(row);

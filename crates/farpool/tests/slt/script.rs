@@ -1,4 +1,4 @@
-//! Runs one test file record by record.
+//! Runs one sqllogictest file record by record.
 
 use super::engine::{Engine, Setting};
 use super::format::Kind;
@@ -17,7 +17,7 @@ const RECORD_TIME_MAX: Duration = Duration::from_secs(60);
 /// Maximal number of characters of a failure that are printed.
 const SHOWN_MAX: usize = 1500;
 
-/// The records of a file.
+/// The parsed records (statements and queries with expected results) of one test file.
 pub struct Script {
     path: String,
     records: Vec<Record<Kind>>,
@@ -28,7 +28,7 @@ pub struct Script {
 pub struct Ran {
     passed: usize,
     left_out: usize,
-    /// Failures of records that are not listed, by line.
+    /// Failures by line, of records that are not listed in `testdata/slt/skip.toml`.
     failures: BTreeMap<u32, String>,
     known: BTreeSet<u32>,
     passed_though_listed: BTreeSet<u32>,
@@ -41,14 +41,14 @@ pub struct Outcome {
     pub passed: usize,
     pub left_out: usize,
     pub failures: Vec<String>,
-    /// Listed records that failed in at least one of the runs.
+    /// Listed records (path and line) that failed in at least one of the runs.
     pub known: BTreeSet<(String, u32)>,
-    /// Listed records that passed in at least one of the runs.
+    /// Listed records (path and line) that passed in at least one of the runs.
     pub passed_though_listed: BTreeSet<(String, u32)>,
 }
 
 impl Outcome {
-    /// Adds the results of a file, by the setting in which it was run.
+    /// Adds the results of a test file, by the setting in which it was run.
     pub fn add(&mut self, path: &str, runs: Vec<(Setting, Ran)>) {
         self.files += 1;
         self.passed += runs.iter().map(|(_, ran)| ran.passed).min().unwrap_or(0);
@@ -81,7 +81,7 @@ impl Script {
         Script { path: path.to_string(), records }
     }
 
-    /// Runs the file on an empty pool.
+    /// Runs the records on an empty pool.
     pub async fn run(&self, skip: &Skip, setting: Setting) -> Ran {
         let mut runner = Runner::new(|| async { Ok(Engine::new(setting)) });
         runner.add_label("Datafusion");
@@ -94,14 +94,14 @@ impl Script {
                 break;
             }
             let Some((line, sql)) = statement(record) else {
-                // Conditions, comments and sort modes are applied to the file.
+                // Records that are conditions, comments or sort modes change how the later records are run.
                 let _ = runner.run_async(record.clone()).await;
                 continue;
             };
             if absent.leaves_out(sql) {
                 ran.left_out += 1;
                 if sql.trim_start().to_ascii_lowercase().starts_with("drop") {
-                    // An existing table is dropped; a missing one is not a failure.
+                    // An existing table is dropped, as the test expects; that a table is missing is no failure.
                     let _ = runner.run_async(record.clone()).await;
                 }
                 continue;
@@ -134,7 +134,8 @@ fn statement(record: &Record<Kind>) -> Option<(u32, &str)> {
     }
 }
 
-/// Makes a record that expects an error accept any error: error texts differ between engines.
+/// Changes a record that expects an error with a certain text so that it accepts any error: error texts differ between
+/// engines.
 fn any_error(mut record: Record<Kind>) -> Record<Kind> {
     match &mut record {
         Record::Statement { expected: StatementExpect::Error(error), .. } => *error = ExpectedError::Empty,
@@ -144,7 +145,7 @@ fn any_error(mut record: Record<Kind>) -> Record<Kind> {
     record
 }
 
-/// Names of tables that the tests expect but that do not exist, or lack rows.
+/// Names of tables that the tests expect but that do not exist here, or lack rows, because a statement was skipped.
 struct Absent {
     always: HashSet<String>,
     now: HashSet<String>,
@@ -156,7 +157,8 @@ impl Absent {
         Absent { always: always.collect(), now: HashSet::new() }
     }
 
-    /// Returns whether a statement does not apply here; records the tables that are missing because of it.
+    /// Returns whether a statement is skipped because it never applies here. Records the names of tables that are
+    /// missing because of it.
     fn leaves_out(&mut self, sql: &str) -> bool {
         let lower = sql.to_lowercase();
         let words: Vec<&str> =

@@ -3,17 +3,17 @@
 use super::package;
 use serde::Deserialize;
 
-/// The contents of the file.
+/// The contents of `testdata/slt/skip.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skip {
-    /// Tables that do not exist here.
+    /// Tables that the tests expect and that do not exist here.
     #[serde(default)]
     pub tables: Vec<AbsentTables>,
-    /// Files that are not run.
+    /// Test files that are not run.
     #[serde(default)]
     pub files: Vec<SkippedFile>,
-    /// Single records that are run but need not pass.
+    /// Single records (statements and queries of a test file) that are run but need not pass.
     #[serde(default)]
     pub records: Vec<FailingRecords>,
 }
@@ -27,7 +27,7 @@ pub struct AbsentTables {
     pub reason: String,
 }
 
-/// A file, or with a `*` at the end all files whose paths begin with it.
+/// A test file, or all files whose paths begin with the text before a final `*`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkippedFile {
@@ -36,7 +36,7 @@ pub struct SkippedFile {
     pub reason: String,
 }
 
-/// Records of a file, by the line where they start.
+/// Records of a test file, by the lines where they start.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailingRecords {
@@ -51,14 +51,14 @@ pub struct FailingRecords {
 }
 
 impl Skip {
-    /// Reads the list.
+    /// Reads `testdata/slt/skip.toml`.
     pub fn read() -> Skip {
         let path = package::list("skip.toml");
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// Returns whether a file is not run.
+    /// Returns whether a test file is not run.
     pub fn file(&self, path: &str) -> bool {
         self.files.iter().any(|skipped| match skipped.path.strip_suffix('*') {
             Some(prefix) => path.starts_with(prefix),
@@ -66,7 +66,7 @@ impl Skip {
         })
     }
 
-    /// Returns the entry of a record, if it is listed.
+    /// Returns the entry of the record that starts at this line; `None` if it is not listed.
     pub fn record(&self, file: &str, line: u32) -> Option<&FailingRecords> {
         self.records.iter().find(|entry| entry.file == file && entry.lines.contains(&line))
     }

@@ -31,7 +31,7 @@ struct List {
     differences: Vec<Difference>,
 }
 
-/// Files about one subject.
+/// Test files about one subject, such as joins.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Category {
@@ -41,7 +41,8 @@ struct Category {
     queries: usize,
 }
 
-/// Records of a file that are known to differ: by line, or all that are refused with an error that contains a text.
+/// Records of a test file that are known to differ from SQLite's result: those at `lines`, or all that are refused with
+/// an error that contains `refused`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Difference {
@@ -165,7 +166,7 @@ fn without_remarks(text: &str) -> String {
 }
 
 /// Returns a statement without primary keys, from which the engine would derive constraints and which a pool does not
-/// support, and with 64-bit integers, as in SQLite; `None` for one that only creates an index.
+/// support, and with 64-bit integers, as in SQLite; `None` for a statement that only creates an index.
 fn adapted(sql: &str) -> Option<String> {
     let is_index = sql.starts_with("CREATE INDEX") || sql.starts_with("CREATE UNIQUE INDEX");
     let is_table = sql.starts_with("CREATE TABLE");
@@ -179,7 +180,8 @@ fn adapted(sql: &str) -> Option<String> {
     (!is_index).then(adapted)
 }
 
-/// Returns whether the record applies: records for other systems are skipped.
+/// Returns whether a record with these conditions (`onlyif`, `skipif`) applies: records for other database systems are
+/// skipped.
 fn applies(conditions: &[Condition]) -> bool {
     conditions.iter().all(|condition| match condition {
         Condition::OnlyIf { label } => label == "farpool",

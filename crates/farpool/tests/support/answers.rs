@@ -20,7 +20,7 @@ pub const FLOAT_TOLERANCE: f64 = 1e-9;
 pub enum Cell {
     /// SQL NULL.
     Null,
-    /// An integer (scale 0) or a decimal: the value is `unscaled / 10^scale`.
+    /// An integer (scale 0) or a decimal: its value is `unscaled / 10^scale`.
     Exact { unscaled: i128, scale: i8 },
     /// A float.
     Float(f64),
@@ -61,7 +61,8 @@ impl Answer {
     }
 }
 
-/// Describes the first difference between two results, rows compared as a multiset; `None` if they agree.
+/// Describes the first difference between two results, whose rows are compared as a multiset. Returns `None` if they
+/// agree.
 pub fn difference(expected: &Answer, actual: &Answer) -> Option<String> {
     if expected.columns.len() != actual.columns.len() {
         return Some(format!("expected {} columns, got {}", expected.columns.len(), actual.columns.len()));
@@ -73,7 +74,8 @@ pub fn difference(expected: &Answer, actual: &Answer) -> Option<String> {
     left.iter().zip(&right).find_map(|(l, r)| row_difference(&expected.columns, l, r))
 }
 
-/// Describes the first row at which the columns `keys` differ; `None` if both results have the same order.
+/// Describes the first row at which the values of the columns `keys` differ. Returns `None` if they are equal in all
+/// rows.
 pub fn order_difference(keys: &[String], expected: &Answer, actual: &Answer) -> Option<String> {
     let positions: Vec<usize> =
         keys.iter().filter_map(|key| expected.columns.iter().position(|column| column == key)).collect();
@@ -118,7 +120,7 @@ pub fn agree(left: &Cell, right: &Cell) -> bool {
     }
 }
 
-/// Converts an unscaled value from one scale to a larger one; `None` if it overflows.
+/// Converts an unscaled value from one scale to a larger one. Returns `None` if it overflows.
 fn raised(unscaled: i128, from: i8, to: i8) -> Option<i128> {
     unscaled.checked_mul(10i128.checked_pow(u32::from(from.abs_diff(to)))?)
 }
@@ -129,8 +131,7 @@ fn sorted(answer: &Answer) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Compares texts first, because they are exact on both sides; then numbers, whose type may differ between
-/// sides.
+/// Compares text cells first, because they are exact on both sides; then numbers, which may have different types.
 fn compare_rows(left: &[Cell], right: &[Cell]) -> Ordering {
     let texts = |row: &[Cell]| -> Vec<String> {
         row.iter().filter_map(|c| if let Cell::Text(t) = c { Some(t.clone()) } else { None }).collect()

@@ -15,15 +15,15 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-/// One node and the pools that connect to it. The server ends with the runtime of the test.
+/// One memory node, and pools that connect to it in different ways. Its server ends with the runtime of the test.
 pub struct Pools {
-    /// In this process.
+    /// The node's tables without a socket, in this process.
     pub embedded: Arc<EmbeddedPool>,
-    /// The same tables over TCP, with results packed.
+    /// The node's tables over TCP, with packed (compressed) results.
     pub remote: Arc<dyn Pool>,
-    /// The same tables over TCP, with plain results.
+    /// The node's tables over TCP, with plain results.
     pub plain: Arc<dyn Pool>,
-    /// The same tables over TCP, with all columns that are read kept at the client, in little memory.
+    /// The node's tables over TCP, with a client-side cache of all columns that are read, which has little memory.
     pub near: Arc<NearPool>,
     /// Address of the node, as `HOST:PORT`.
     pub address: String,
@@ -35,7 +35,7 @@ impl Pools {
         Pools::start_within(memory_bytes, limits::GROUP_BYTES_MAX).await
     }
 
-    /// Starts a node that may use `memory_bytes` and has its tables in a data directory, compressed.
+    /// Starts a node that may use `memory_bytes` and has its tables in a compressed data directory.
     pub async fn start_durable(memory_bytes: usize, folder: &Path) -> Pools {
         let data: Arc<dyn Directory> = LocalDirectory::open(folder).expect("a data directory opens");
         let data = compressing(data, CompressionPolicy::By(Codec::Lz4));
@@ -105,20 +105,20 @@ pub async fn session_over(pool: Arc<dyn Pool>, pushdown: bool) -> Session {
     session
 }
 
-/// The way in which a session reaches the pool.
+/// The way in which a session reaches the node's pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// In this process.
+    /// In this process, without a socket.
     Embedded,
-    /// Over loopback TCP, with results packed.
+    /// Over loopback TCP, with packed (compressed) results.
     Remote,
     /// Over loopback TCP, with plain results.
     Plain,
-    /// In this process, over chunks that come over loopback TCP.
+    /// Programs run in this process, over column chunks that are received over loopback TCP.
     Near,
 }
 
-/// Connects to the node at `url`, and keeps columns in `bytes_max` of memory.
+/// Connects to the node at `url`, with a client-side cache of columns in `bytes_max` of memory.
 pub async fn near(url: &str, bytes_max: usize, nearness: Nearness) -> Arc<NearPool> {
     let url: PoolUrl = url.parse().expect("an address");
     let remote = RemotePool::connect(&url, ClientOptions::default()).await.expect("the node answers");

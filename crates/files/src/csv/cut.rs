@@ -20,7 +20,8 @@ const PIECE_BYTES_FIRST: usize = 64 << 10;
 /// to the next.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes without the end of a record, after which the rest of the file is not split.
+/// Bytes without the end of a record, after which the rest of the file is not split. Reason: bounds the memory of a
+/// piece.
 const PIECE_BYTES_MAX: usize = 8 << 20;
 
 /// The byte order mark of UTF-8, which is skipped.

@@ -119,7 +119,7 @@ impl Forms {
             let fits = if i == 0 { !is_grouped || (1..=3).contains(&group.len()) } else { group.len() == 3 };
             fits && group.bytes().all(|byte| byte.is_ascii_digit())
         });
-        // Behind the point an exponent may stand, as in the usual form.
+        // An exponent may follow the decimal point and the fraction, as in the default notation.
         let has_fraction = |fraction: &str| {
             fraction.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'e' | b'E' | b'+' | b'-'))
         };
@@ -146,7 +146,7 @@ impl Forms {
         }
         match NaiveDateTime::parse_from_str(text, format) {
             Ok(time) => Some(time.format(USUAL).to_string()),
-            // A form without a time of day.
+            // The format has no time of day.
             Err(_) => {
                 let date = NaiveDate::parse_from_str(text, format).ok()?;
                 Some(date.format("%Y-%m-%d 00:00:00").to_string())

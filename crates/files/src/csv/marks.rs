@@ -1,5 +1,5 @@
-//! Finds delimiters, line breaks and quotes in a piece, as bit masks: a word per kind of character and 64 bytes, with
-//! the lowest bit for the first byte.
+//! Finds delimiters, line breaks and quotes in a piece of a CSV file, as bit masks: a word per kind of character and 64
+//! bytes, with the lowest bit for the first byte.
 
 use farpool_columns::{Kernel, Level, Simd};
 
@@ -9,7 +9,7 @@ pub(super) const BLOCK: usize = 64;
 /// Number of blocks that are examined in one pass. Reason: their masks stay in the L1 cache.
 const AHEAD: usize = 64;
 
-/// The characters to find.
+/// The characters to find in a piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
     pub delimiter: u8,

@@ -13,14 +13,14 @@ use farpool_columns::Level;
 use memchr::memchr;
 use std::io::Cursor;
 
-/// Splits a piece into records.
+/// Splits a piece of a CSV file into records.
 pub(super) struct PieceRecords {
     bytes: Vec<u8>,
     dialect: Dialect,
     /// The scalar parser, created for the first record that is not simple. It owns `bytes` from then on.
     plain: Option<Records<Cursor<Vec<u8>>>>,
     at: usize,
-    /// The line at offset `at`.
+    /// The line of the file at offset `at`.
     line: u64,
     spans: Vec<(usize, usize)>,
     /// Number of fields after those in `spans`, which are only counted.
@@ -258,8 +258,8 @@ impl PieceRecords {
         let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
         let (mut start, mut passed, mut delimiters, mut breaks) = (*at, 0, 0, 0);
         let mut left = u64::MAX << (start % BLOCK);
-        // Of the block that comes: the place of its first bytes where a field may begin, that where one must have
-        // ended, and all ones where it begins within quotes.
+        // State at the beginning of the next block of 64 bytes, as masks: the place where a field may begin, the place
+        // where a field must have ended, and all ones if the block begins within quotes.
         let (mut begins, mut has_ended, mut within_quotes) = (1 << (start % BLOCK), 0, 0);
         // What follows the last line break is left to `next`.
         for number in start / BLOCK..bytes.len().div_ceil(BLOCK) {
@@ -284,7 +284,8 @@ impl PieceRecords {
                 if delimiters + 1 != fields || place == start || passed == most {
                     return passed;
                 }
-                // As behind a record that `next` has returned: its line break is found next.
+                // The state is the same as after a record that `next` has returned: the line break of the last record
+                // is still to be read.
                 *line += u64::from(breaks) + u64::from(passed > 0);
                 (*at, start) = (place, place + 1);
                 (passed, delimiters, breaks) = (passed + 1, 0, 0);

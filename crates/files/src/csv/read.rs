@@ -1,7 +1,7 @@
-//! Reads records into batches.
+//! Converts the records of a CSV file to Arrow record batches.
 //!
-//! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text
-//! longer than [`BATCH_BYTES`]. The same lines are skipped as invalid whichever columns are read.
+//! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text longer than
+//! [`BATCH_BYTES`]. The same lines are skipped as invalid whichever columns are read.
 
 use super::super::convert::{self, Misfit, Origin};
 use super::Dialect;
@@ -14,7 +14,7 @@ use farpool_model::{Error, Result, limits, sql_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of text at which a batch ends.
+/// Bytes of text at which a batch ends. Reason: bounds the memory of a batch of long rows.
 const BATCH_BYTES: usize = 16 << 20;
 
 pub(super) struct CsvBatches<R> {
@@ -32,9 +32,9 @@ pub(super) struct CsvBatches<R> {
     is_done: bool,
 }
 
-/// The text of one column in a batch.
+/// The text of the fields of one column in a batch.
 struct Texts {
-    /// Whether the type of the column is text.
+    /// Whether the type of the column is text, so that an empty quoted field is not NULL.
     is_text: bool,
     bytes: Vec<u8>,
     ends: Vec<i32>,

@@ -8,7 +8,7 @@ use csv_core::ReadRecordResult;
 use farpool_model::{cast, limits};
 use std::io::{BufRead, Cursor};
 
-/// An iterator over records.
+/// A source of CSV records, which are read one after the other.
 pub(crate) trait RecordSource {
     /// Returns the next record that is not an empty line; `None` at the end.
     ///
@@ -69,7 +69,7 @@ impl Marks {
     fn quoted_fields(self, quote: u8, raw: &[u8], quoted: &mut Vec<bool>) {
         let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
         let mut rest = raw;
-        // The lines before the record that are none.
+        // Skips the lines before the record that are no records: empty lines and comments.
         while let Some(&first) = rest.first() {
             rest = match first {
                 _ if is_break(first) => &rest[1..],
@@ -108,7 +108,7 @@ impl Marks {
     }
 }
 
-/// One record.
+/// One CSV record.
 pub(crate) struct Record<'a> {
     pub bytes: &'a [u8],
     pub fields: Spans<'a>,
@@ -122,7 +122,7 @@ pub(crate) struct Record<'a> {
 pub(crate) enum Quotes<'a> {
     /// A flag per field; empty if no field was quoted.
     Known(&'a [bool]),
-    /// The fields that this byte precedes.
+    /// The quoted fields are those that this byte (the quote) precedes in the bytes of the record.
     Before(u8),
 }
 
@@ -288,7 +288,8 @@ impl<R: BufRead> Records<R> {
                     self.skipped_lines += 1;
                     self.empty_lines = EmptyLines::Kept(false);
                     if is_behind_return {
-                        // It ends the line of the return.
+                        // The line feed belongs to the carriage return that was read before; together they end one
+                        // line.
                         continue;
                     }
                 }
@@ -325,7 +326,7 @@ impl<R: BufRead> Records<R> {
         if self.field_bytes >= limits::RECORD_BYTES_MAX {
             return Err(Broken::Long(self.line(false)));
         }
-        // Each takes eight times as much memory as its delimiter in the file.
+        // The end offset of a field takes eight times as much memory as the field's delimiter in the file.
         if self.field_count > limits::CSV_FIELDS_MAX {
             return Err(Broken::Wide(self.line(false)));
         }

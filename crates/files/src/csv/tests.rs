@@ -1,4 +1,4 @@
-//! Options, lines and errors of CSV.
+//! Tests of options, lines and errors of CSV.
 
 use super::*;
 use arrow_array::cast::AsArray;

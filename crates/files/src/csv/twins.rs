@@ -1,5 +1,5 @@
-//! Compares pieces that are parsed separately with one splitter that reads byte by byte, on random bytes cut
-//! at every position.
+//! Tests that the pieces of a CSV file, parsed separately, give the records that one splitter gives which reads byte by
+//! byte: on random bytes cut at every position.
 
 use super::super::tasks::in_order;
 use super::cut::{self, Cutter};
@@ -55,8 +55,8 @@ fn in_pieces(bytes: &[u8], dialect: &Dialect, needed: usize, size: usize) -> All
     all
 }
 
-/// Reads pieces and passes over records in between, `most` at once; checks each against those of the plain twin.
-/// Returns how many were passed over.
+/// Reads pieces and passes over records in between, `most` at once; checks each against the records of the splitter
+/// that reads byte by byte. Returns how many were passed over.
 fn pass(bytes: &[u8], dialect: &Dialect, fields: usize, most: usize, size: usize) -> usize {
     let (all, error) = plain(bytes, dialect, 0);
     let mut expected = all.into_iter();
@@ -93,7 +93,7 @@ fn pass(bytes: &[u8], dialect: &Dialect, fields: usize, most: usize, size: usize
 fn simple_records_are_passed_over() {
     let simple = "1,two,\n\"a, quoted\nfield\",\"\",3\n4,5,\"6\"\n".repeat(50);
     let dialect = &dialects()[0];
-    // The last record of a piece could be without an end.
+    // The last record of a piece is not passed over, because it could be without an end.
     assert_eq!(pass(simple.as_bytes(), dialect, 3, usize::MAX, 1 << 20), 150);
     let pairs = "\"a \"\"pair\"\"\",b\n1,2\n".repeat(50);
     assert_eq!(pass(pairs.as_bytes(), dialect, 2, usize::MAX, 1 << 20), 50);

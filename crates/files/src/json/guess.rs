@@ -38,7 +38,7 @@ impl Object {
         from.end()
     }
 
-    /// Returns the entry of the member `name`; `expected` is its likely index.
+    /// Returns the entry of the member `name`, which is added if it is new. `expected` is its likely index.
     fn member<E: Error>(&mut self, name: String, expected: usize) -> Result<&mut Kind, E> {
         // Objects mostly have their members in the same order.
         let at = match self.members.get(expected) {

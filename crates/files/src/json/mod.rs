@@ -21,7 +21,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of text at which a batch ends.
+/// Bytes of text at which a batch ends. Reason: bounds the memory of a batch of long rows.
 const BATCH_BYTES: usize = 16 << 20;
 
 /// Options for reading objects.

@@ -32,11 +32,11 @@ enum Array {
     Comma,
     /// Within the array, after an object.
     Behind,
-    /// After the array.
+    /// After the end of the array.
     Closed,
 }
 
-/// The reason why there is no further object.
+/// The reason why an object cannot be read.
 #[derive(Debug)]
 pub(super) enum Cut {
     Io(std::io::Error),

@@ -6,12 +6,12 @@ use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Accumulator;
 
-/// Condition on the rows that are not NULL.
+/// The condition that the rows of the frame which are not NULL must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Truth {
-    /// All rows are true.
+    /// All of these rows are true (BOOL_AND).
     All,
-    /// At least one row is true.
+    /// At least one of these rows is true (BOOL_OR).
     Some,
 }
 

@@ -1,6 +1,6 @@
-//! The operator `||` and long constants as functions, so that the size of their results is limited like that of other
-//! function calls. Otherwise an expression that concatenates a column with itself in nested subqueries doubles its
-//! result at each level.
+//! The operator `||` and long constants as functions of this crate, which reserve memory for results, so that the size
+//! of their results is limited like that of other function calls. Otherwise an expression that concatenates a column
+//! with itself in nested subqueries doubles its result at each level.
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, FieldRef, Schema};

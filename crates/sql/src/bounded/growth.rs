@@ -181,7 +181,7 @@ impl Column {
 }
 
 impl Arguments {
-    /// Reads the arguments of a call.
+    /// Prepares the arguments of a call, of which each has a value per row or one for all rows.
     pub fn new(args: &[ColumnarValue]) -> Result<Self> {
         let columns = args.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
         Ok(Arguments { columns })

@@ -1,6 +1,6 @@
-//! Replaces calls of functions whose results may be large by calls of the wrapping functions. This is done twice:
-//! before constant folding, which evaluates functions; and again before a plan is run, because other optimizer rules
-//! create calls of their own.
+//! Replaces calls of functions whose results may be large by calls of the wrapping functions, which reserve (charge)
+//! memory for the results. This is done twice: before constant folding, which evaluates functions; and again before a
+//! plan is run, because other optimizer rules create calls of their own.
 
 use super::concat::{concatenation, constant};
 use super::function::{BoundedFunction, LONG};

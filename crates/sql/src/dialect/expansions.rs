@@ -40,8 +40,8 @@ struct Relations {
 #[derive(Default)]
 struct Level {
     relations: usize,
-    /// Names of the WITH queries that have not been visited yet, in reverse order. They are visited before the body of
-    /// the query.
+    /// Names of the WITH queries that have not been visited yet, in reverse order. WITH queries are visited before the
+    /// body of their query.
     coming: Vec<String>,
     /// For each WITH query that has been visited: its number of relations, with references to other WITH queries
     /// expanded.

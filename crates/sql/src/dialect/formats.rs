@@ -1,5 +1,5 @@
 //! Translates constant formats of times, as in `to_char(d, 'YYYY-MM')`, from PostgreSQL's patterns to those of the
-//! engine (chrono's). A format with `%` is one of the engine's already.
+//! engine (DataFusion, which uses chrono's). A format with `%` is one of the engine's already.
 
 use super::headers::is_called;
 use super::refusal;

@@ -19,7 +19,8 @@ pub(super) fn grand_total(select: &mut Select) -> Result<()> {
     }
     keys.retain(|key| !is_empty(key));
     if keys.is_empty() && select.having.is_none() {
-        // The condition is always true. HAVING makes the query an aggregation, whatever its SELECT list.
+        // The condition is always true. HAVING without GROUP BY makes the query an aggregation of all rows, whatever
+        // its SELECT list.
         select.having = Some(sql::expr("count(*) >= 0")?);
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Rewrites JSON operators on strings (`j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`) to function calls, and JSON paths
-//! (`$.a[0]`, `/a/0`) to lists of steps.
+//! Rewrites JSON operators on strings (`j -> 'a'`, `j ->> 'a'`, `j #>> '{a,0}'`) to calls of the engine's
+//! (DataFusion's) functions, and JSON paths (`$.a[0]`, `/a/0`) to lists of steps.
 //!
 //! A step is a key of an object or, as a string or a number, an index of an array; negative indexes count from the end.
 

@@ -36,7 +36,7 @@ fn rename(select: &mut Select, order: &str, lowers: bool) {
     let (mut taken, mut qualified) = (HashSet::new(), HashSet::new());
     let mut repeats = |item: &SelectItem| {
         let Some(key) = key(item, lowers) else { return false };
-        // `t.a` may be the same column as `a`, but is a different one than `u.a`.
+        // `t.a` may be the same column as `a`, but differs from `u.a`.
         let is_taken = match path_end(item, lowers) {
             Some(end) => !qualified.insert(end.clone()) && taken.contains(&key) || taken.contains(&end),
             None => qualified.contains(&key),

@@ -1,5 +1,5 @@
-//! `age`, the time between two times in years, months and days as PostgreSQL counts them, and `time_bucket`,
-//! which is rewritten to the engine's `date_bin`.
+//! `age`, the time between two times in years, months and days as PostgreSQL counts them, and `time_bucket`, which is
+//! rewritten to the engine's (DataFusion's) `date_bin`.
 
 use arrow_array::PrimitiveArray;
 use arrow_array::cast::AsArray;

@@ -83,8 +83,8 @@ pub fn enter<T>(entered: &Arc<Entered>, work: impl FnOnce() -> T) -> T {
 /// Runs `work` while results of functions are charged to the account `charge`.
 pub fn charging<T>(charge: &Arc<Charge>, work: impl FnOnce() -> T) -> T {
     let Some(mut next) = with(|current| current.cloned()) else { return work() };
-    // The operator above polls again, so that it no longer needs the previous results of its functions, and they are
-    // released.
+    // When the operator above polls again, it no longer needs the previous results of its functions, and their memory
+    // is released.
     if let Some(above) = next.charge.replace(Arc::clone(charge)) {
         above.release();
     }

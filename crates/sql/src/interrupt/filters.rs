@@ -1,5 +1,5 @@
-//! Join conditions that can be stopped. A join evaluates its condition on one batch of row pairs at a time, and
-//! continues within one poll as long as no pair satisfies the condition.
+//! Join conditions that can be stopped with the statement (see `Scope`). A join evaluates its condition on one
+//! batch of row pairs at a time, and continues within one poll as long as no pair satisfies the condition.
 
 use super::current;
 use arrow_array::{BooleanArray, RecordBatch};

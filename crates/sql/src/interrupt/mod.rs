@@ -1,6 +1,7 @@
 //! Stops statements: at their time limit, when the caller interrupts them, and when their result is dropped.
 //!
-//! A poll of the engine may compute for minutes without returning: a cross join makes many batches of one, a filter of
+//! A poll of the engine (DataFusion) may compute for minutes without returning: a cross join makes many batches of one,
+//! a filter of
 //! a join discards all of them, and planning is one synchronous call. Meanwhile the task cannot be aborted, and its
 //! thread handles no timers and signals. Three mechanisms together end such work:
 //!

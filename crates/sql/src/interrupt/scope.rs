@@ -1,4 +1,5 @@
-//! Units of work that can be stopped, each with the reason for the stop.
+//! Units of work of the engine (DataFusion), such as statements, that can be stopped, each with the reason for the
+//! stop.
 
 use super::current::{self, Entered};
 use super::{tasks, timer};

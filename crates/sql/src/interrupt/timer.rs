@@ -1,5 +1,6 @@
-//! A thread that wakes futures whose deadline has passed. The timers of an async runtime would not do, because its
-//! worker threads drive them, and all of those may be computing.
+//! A thread that wakes the futures of scopes (statements and other units of work that can be stopped) whose deadline
+//! has passed. The timers of an async runtime would not do, because its worker threads drive them, and all of those may
+//! be computing.
 
 use super::Scope;
 use parking_lot::{Condvar, Mutex};

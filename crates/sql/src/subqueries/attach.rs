@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(super) struct Attached<'a> {
     /// The rows, with a column for each subquery attached so far.
     pub plan: LogicalPlan,
-    /// The rows without these columns; domains are computed from them.
+    /// The rows without the columns of subqueries; domains are computed from them.
     rows: LogicalPlan,
     pub names: &'a Names,
     /// Whether a domain was computed from rows that may be different ones when they are read again (for instance

@@ -1,5 +1,6 @@
 //! Rewrites subqueries to joins (unnesting, decorrelation) before DataFusion's own rules do, which are incorrect for
-//! many forms. The method is a general form of Neumann and Kemper's unnesting (see [`push`]).
+//! many forms. The method is a general form of Neumann and Kemper's unnesting (see [`push`]): a subquery is evaluated
+//! once for its domain, the distinct values of the outer columns that it refers to.
 //!
 //! DataFusion 55.2 returns incorrect rows for NOT IN (apache/datafusion#25336, #25347, #25473, #25480), for EXISTS and
 //! IN of aggregates (#24960) and grouping sets (#25519), and for OFFSET (#25283); LATERAL with HAVING is not supported

@@ -1,6 +1,6 @@
 //! Attaches subqueries that are used as scalar values. If an aggregate without GROUP BY is compared with the outer row
 //! by equality, it is grouped by the compared columns; so is a look-up of a value by equality. Other subqueries are
-//! evaluated for the domain of their outer columns ([`super::domain`]).
+//! evaluated for the domain (the distinct values) of their outer columns ([`super::domain`]).
 
 use super::attach::Attached;
 use super::flat::{Flat, flat, substituted};

@@ -16,7 +16,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-/// Name of the function that stands for such a number. Its argument is the number as it was written.
+/// Name of the function that stands for a number whose type is not known yet. Its argument is the number as it was
+/// written.
 pub const FUNCTION: &str = "exact_number";
 
 /// Registers the function in `context`.
@@ -87,7 +88,7 @@ fn decimal(text: &str) -> Option<ScalarValue> {
     Some(ScalarValue::Decimal128(Some(value), precision, i8::try_from(fraction.len()).ok()?))
 }
 
-/// Replaces a call by a double; it is not next to a decimal.
+/// Replaces a call of the function that is not next to a decimal by a double.
 pub(super) fn as_double(expr: Expr) -> Result<Transformed<Expr>> {
     match &expr {
         Expr::ScalarFunction(call) if call.func.inner().is::<ExactNumber>() => match double(&call.args) {
@@ -161,7 +162,7 @@ pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Trans
     }
 }
 
-/// For a cast of such a number to a decimal, casts the written digits instead of the double.
+/// Converts a cast of a call of the function to a decimal, so that the written digits are cast instead of the double.
 pub(super) fn cast(cast: Cast) -> Result<Transformed<Expr>> {
     match cast.field.data_type().is_decimal() {
         true => as_decimal(*cast.expr)?

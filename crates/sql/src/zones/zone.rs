@@ -99,7 +99,7 @@ mod tests {
         NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S").unwrap().and_utc().timestamp()
     }
 
-    /// Expected values are from DuckDB, whose rule is PostgreSQL's.
+    /// Expected offsets are from DuckDB, whose rule for skipped and repeated local times is PostgreSQL's.
     #[test]
     fn clocks_are_ahead_as_others_say() {
         let cases = [

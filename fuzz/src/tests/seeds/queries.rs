@@ -1,4 +1,4 @@
-//! Seeds of plans, programs and messages.
+//! Generates seeds (initial inputs) of plans, programs and messages for the fuzz corpora.
 
 use super::*;
 
@@ -70,7 +70,8 @@ pub fn programs() -> Vec<Program> {
     ]
 }
 
-/// Creates plans of farpool, and adds those that DataFusion made for the tests of the wire crate.
+/// Creates Substrait plans as farpool encodes them, and adds plans that DataFusion made for the tests of the wire
+/// crate.
 pub fn plan_seeds() -> Vec<Vec<u8>> {
     let schema = plan::table_schema();
     let ours = programs().into_iter().map(|p| substrait::encode_program(&p, &schema).unwrap());
@@ -79,8 +80,8 @@ pub fn plan_seeds() -> Vec<Vec<u8>> {
     ours.chain(theirs).collect()
 }
 
-/// Creates programs over the table of the runs that apply every operator to every type and encoding, and adds
-/// plans that DataFusion made.
+/// Creates programs over the table of the fuzz body `run` that apply every operator to every type and encoding, and
+/// adds plans that DataFusion made.
 pub fn run_seeds() -> Vec<Vec<u8>> {
     let schema = run::table_schema();
     let mine = programs().into_iter().chain(typed_programs());
@@ -245,13 +246,13 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
         .collect();
     let mut connection = PREFACE.to_vec();
     frames.iter().for_each(|frame| connection.extend_from_slice(frame));
-    // A single message is encoded as its kind and its body: a frame without the rest of its header.
+    // A message in one frame is encoded as its kind and its body, without the rest of the frame's header.
     let single = frames.iter().map(|frame| [&frame[4..5], &frame[12..]].concat());
     single.chain([connection]).collect()
 }
 
-/// Creates a spread with bins for a type of numbers, and with a frequent value for any type that has small
-/// numbers as values.
+/// Creates the distribution (`Spread`) of a column: with bins if the type is numeric, and with a frequent value if the
+/// type has small numbers as values.
 pub fn spread(data_type: &DataType) -> Spread {
     let three = Literal::new(Value::Int(3), data_type.clone()).ok();
     Spread {

@@ -287,7 +287,7 @@ async fn other_forms_are_read_or_refused() {
 #[tokio::test]
 async fn frames_leave_out_rows_near_the_current_one() {
     let from = "FROM (VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'c'), (4, NULL, 'd')) t(id, g, s)";
-    // Values from DuckDB 2.0.1.
+    // The expected values are from DuckDB 2.0.1.
     for (call, expected) in [
         (
             "sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW)",
@@ -385,7 +385,7 @@ async fn lambdas_see_the_columns_of_their_row() {
         let sql = format!("SELECT v FROM (SELECT id, {call} v FROM {from}) q ORDER BY id");
         assert_eq!(run(&sql).await.map(|rows| rows.join("|")), Ok(expected.to_string()), "{sql}");
     }
-    // A single list for all rows, with more elements than are evaluated at a time.
+    // A single list that is compared with all rows, and has more elements than are evaluated at a time.
     for (call, expected) in [
         ("list_transform([10, 20], x -> x + i)", "[11, 21]|[12, 22]"),
         ("(list_transform(range(0, 10000), x -> x * i))[10000]", "9999|19998"),

@@ -7,7 +7,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool::{Error, Receipt, Session};
 use std::time::{Duration, Instant};
 
-/// A query's costs without and with push-down.
+/// The measured costs of a query without and with push-down.
 pub struct Measured {
     /// Number of rows of the result.
     pub rows: usize,

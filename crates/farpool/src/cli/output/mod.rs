@@ -78,7 +78,7 @@ pub struct LeftOut {
     pub is_cut: bool,
 }
 
-/// The format of lists and states.
+/// The format of lists (such as of tables or queries), descriptions and measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TextFormat {
     /// For people

@@ -6,9 +6,9 @@ use unicode_width::UnicodeWidthStr;
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// For texts.
+    /// Alignment of texts.
     Left,
-    /// For numbers.
+    /// Alignment of numbers.
     Right,
 }
 

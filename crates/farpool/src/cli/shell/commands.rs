@@ -46,14 +46,14 @@ pub enum Limit {
     All,
     /// The default, which fits the terminal.
     Auto,
-    /// At most this many.
+    /// At most this many rows, or characters per line.
     Most(usize),
 }
 
 /// The setting of the pager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PagerChoice {
-    /// None.
+    /// No pager.
     Off,
     /// The default pager.
     On,

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use farpool::{Piece, PieceKind, sql_pieces};
 use std::path::Path;
 
-/// Maximum number of completions that are offered. More are no help.
+/// Maximum number of completions that are offered; a longer list would not help the user.
 const MANY: usize = 500;
 
 /// Maximum number of tables whose columns are offered if a statement names no table.
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Completes at the position of `|`.
+    /// Returns the completions that are offered if the cursor is at the `|` in `line`, which is removed.
     fn offered(line: &str) -> Vec<String> {
         let place = line.find('|').unwrap();
         let known = Fixed(["count", "cos", "avg"].map(str::to_string).into());

@@ -31,7 +31,7 @@ const PROMPT_BEHIND: &str = "      -> ";
 /// text begins a new unit, so that pasting perhaps a megabyte does not take time quadratic in its length.
 const BYTES_EDITED: usize = 4 << 10;
 
-/// Maximum bytes of each later unit.
+/// Maximum bytes of each unit of a text after the first unit.
 const BYTES_EDITED_BEHIND: usize = 1 << 10;
 
 /// Maximum bytes of a unit that is redrawn with its colours after each typed character. Larger units are redrawn after

@@ -89,7 +89,7 @@ pub fn run(args: Args) -> Outcome {
     outcome
 }
 
-/// The settings that can be changed at the prompt.
+/// The settings of the shell that commands at the prompt can change.
 struct Settings {
     format: Format,
     /// Limit of the rows that are shown; `None` for the number that fits the terminal, if there is one.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Time limit of a request for names.
+/// Time limit of a request for names. Reason: typing must not be delayed for longer.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Time for which names are cached.
@@ -106,7 +106,7 @@ impl Known for Names {
         if let Some((_, names)) = known.filter(|(since, _)| since.elapsed() < FRESH) {
             return names;
         }
-        // A name that is no table is cached as well, so that it is not requested again at once.
+        // The columns of a name that is no table are cached as none, so that they are not requested again at once.
         let names = self.await_names(self.fetch_columns(table)).unwrap_or_default();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.columns.insert(table.to_string(), (Instant::now(), names.clone()));

@@ -40,7 +40,7 @@ pub fn show(program: &str, write: impl FnOnce(BufWriter<Box<dyn Write + Send>>) 
     let written = write(BufWriter::with_capacity(64 << 10, Box::new(input)));
     let status = pager.0.wait().map_err(failed)?;
     match written {
-        // The user has left the pager early.
+        // If the user leaves the pager early, writing to it fails, which is no error.
         Ok(()) | Err(Stop::OutputClosed) if status.code() == Some(127) => {
             Err(failed(io::Error::other("there is no such program")))
         }
@@ -54,7 +54,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The pager has ended already unless writing to it panicked.
+        // The pager has ended by now, unless writing to it panicked.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

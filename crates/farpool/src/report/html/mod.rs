@@ -12,7 +12,8 @@ use super::{Column, Distinct, Quantile, Report, Source, text};
 use crate::size;
 use std::fmt::Write;
 
-/// Pixels for a fact, its name and its value, that shares a line with another one in the narrowest card.
+/// Minimum width in pixels of a fact (a label with its value) that shares a line with another fact in the narrowest
+/// card.
 const FACT: f64 = 130.0;
 
 const STYLE: &str = include_str!("style.css");
@@ -123,7 +124,7 @@ fn card(page: &mut String, place: usize, column: &Column, rows: u64) {
 fn facts(column: &Column, rows: u64) -> String {
     let mut out = String::new();
     let mut fact = |name: &str, value: String| {
-        // The name is 13 pixels high and the value 14, with 10 between them.
+        // The label is 13 pixels high and the value 14, with 10 pixels between the two.
         let needed = (13.0 * width_of(name) + 14.0 * width_of(&visible(&value))) / SIZE + 10.0;
         let long = if needed > FACT { " class=\"long\"" } else { "" };
         let _ = write!(out, "<div{long}><dt>{name}</dt><dd>{value}</dd></div>");
@@ -151,7 +152,7 @@ fn facts(column: &Column, rows: u64) -> String {
     out
 }
 
-/// Returns the text of the markup outside of tags.
+/// Returns the text of `markup` without its tags.
 fn visible(markup: &str) -> String {
     markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect()
 }

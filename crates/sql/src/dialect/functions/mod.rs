@@ -1,6 +1,6 @@
 //! Rewrites calls of functions of other databases: those that the engine has under another name, and those that can be
-//! computed by the engine's functions. They mean the same for a file and for a table in a pool. Functions of the
-//! engine, and those that an application has registered, take precedence.
+//! computed by the engine's (DataFusion's) functions. They mean the same for a file and for a table in a pool.
+//! Functions of the engine, and those that an application has registered, take precedence.
 
 mod table;
 #[cfg(test)]

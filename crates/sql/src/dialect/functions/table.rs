@@ -1,5 +1,5 @@
-//! The functions of other databases, each with an expression of the engine's functions that replaces it. A call is
-//! pushed down if the functions in the expression are.
+//! The functions of other databases, each with an expression of the engine's (DataFusion's) functions that replaces it.
+//! A call is pushed down if the functions in the expression are.
 
 /// A function of DuckDB or PostgreSQL, and the expression that replaces it.
 pub(super) struct Function {

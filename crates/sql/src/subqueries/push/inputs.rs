@@ -1,4 +1,5 @@
-//! Pushes a domain below operators with several inputs: joins, UNION and VALUES.
+//! Pushes a domain (the distinct values of outer columns that a subquery refers to) below operators with several
+//! inputs: joins, UNION and VALUES.
 
 use super::{Pusher, either, named};
 use crate::subqueries::domain::join_null_safe;
