@@ -1,4 +1,5 @@
-//! Decides whether all group keys of a row fit one 64-bit word together, and at which bits each lies.
+//! //! Decides whether the group keys of a row fit one 64-bit word together, and the bit positions of each group key
+//! in the word.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};

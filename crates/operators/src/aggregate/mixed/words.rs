@@ -1,4 +1,7 @@
-//! Group keys of any type, encoded as rows of 64-bit words from lanes and decoded arrays.
+//! //! Finds the groups of rows with group keys of any type: the group keys of a row are encoded as a sequence of
+//! 64-bit words.
+//!
+//! Values come from decoded arrays or from *lanes* (columns or expressions evaluated as 64-bit integers).
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -17,7 +20,7 @@ pub(crate) struct WordKeys<'a> {
     words: Rows,
 }
 
-/// Source of the values of a group key.
+/// Source of the values of one group key.
 #[derive(Clone, Copy)]
 enum Source {
     Lane(LaneId),

@@ -1,4 +1,5 @@
-//! Groups of one partition, and how records are added to them.
+//! //! Groups of one partition of the rows (by the hash of their group keys), and how records (rows that are not
+//! grouped yet) are added to them.
 
 use super::records::Records;
 use super::shape::Shape;
@@ -18,7 +19,7 @@ pub(crate) struct Part {
     stores: Vec<Store>,
 }
 
-/// Scratch memory for adding records: their words, one vector for each kind of word.
+/// Scratch memory for adding records: one vector for each kind of word of a record.
 #[derive(Default)]
 struct Columns {
     codes: Vec<i64>,
@@ -32,10 +33,10 @@ struct Columns {
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     words: &'a [i64],
-    /// Number of words of a record, without a group key that is a row of words.
+    /// Number of words of a record, without its group key if that is a sequence of words.
     width: usize,
-    /// Start of each record, if each is followed by its group key as a row of words; `None` if records have a fixed
-    /// length.
+    /// Start of each record; `None` if all records have the same length. They differ in length if each is followed by
+    /// its group key as a sequence of words.
     starts: Option<&'a [usize]>,
 }
 
@@ -146,7 +147,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Returns the group key of a record, as a row of words.
+    /// Returns the group key of a record that has it as a sequence of words.
     fn key(&self, record: usize) -> &'a [i64] {
         let start = self.starts.map_or(0, |starts| starts[record]) + self.width;
         &self.words[start..start + key_words(self.words, start)]

@@ -1,4 +1,5 @@
-//! State of the radix way in one worker: its partitioned rows, and the groups that were made of earlier ones.
+//! //! State of one worker in the *radix way* of aggregation: its rows, partitioned by the hash of their group keys,
+//! and the groups that were made of earlier rows.
 
 use super::part::Part;
 use super::records::Records;
@@ -22,9 +23,10 @@ pub(crate) enum Keys<'a> {
 /// Partitioned rows of one worker, and the groups that were made of earlier ones.
 pub(crate) struct Radix {
     pub(super) records: Records,
-    /// Groups of each partition, of as many partitions as were ever grouped.
+    /// Groups by partition. Partitions after the last entry have not been grouped yet.
     pub(super) parts: Vec<Part>,
-    /// Number of partitions that are grouped already, while grouping takes several steps.
+    /// Number of partitions that are already grouped in the current grouping of all records, which may take several
+    /// steps.
     grouped: Option<usize>,
     /// Maximum number of words that the records of one batch have taken so far.
     batch_words: usize,
@@ -82,7 +84,8 @@ impl Radix {
         Ok(())
     }
 
-    /// Groups the records if another batch may not fit. Returns false if the step ends before that is finished.
+    /// Groups the records if another batch may not fit. Returns false if the step ends before the grouping is
+    /// finished.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -96,7 +99,7 @@ impl Radix {
         Ok(has_room || self.group(aggregation, shape, pace)?)
     }
 
-    /// Groups the records. Returns false if the step ends before that is finished.
+    /// Groups the records of all partitions. Returns false if the step ends before the grouping is finished.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -121,7 +124,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Groups all records and emits the groups. Returns false if the step ends before that is finished.
+    /// Groups all records and emits the groups. Returns false if the step ends before all groups are emitted.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
