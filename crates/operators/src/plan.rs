@@ -1,4 +1,4 @@
-//! A program compiled for one table schema.
+//! //! Plans: pushed-down programs (the part of a query over one table) compiled for the schema of the table.
 
 mod operator;
 mod process;
@@ -27,13 +27,14 @@ pub struct Plan {
     compiled: Arc<CompiledPlan>,
 }
 
-/// Everything of a compiled program except its filter. Plans that differ in the filter only share it.
+/// Everything of a compiled program except its filter. Plans that differ only in their filter share it.
 struct CompiledPlan {
     schema: SchemaRef,
     output: Operator,
 }
 
-/// State that the workers of one execution share while they scan: the threshold of a top-k.
+/// State that all workers of one execution share while they scan: the threshold of a top-k (`ORDER BY … LIMIT k`), a
+/// sort key beyond which no row can be in the result.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     threshold: Arc<Threshold>,
@@ -52,7 +53,7 @@ pub struct Merge {
     work: MergeWork,
 }
 
-/// Limits and settings of grouping.
+/// Memory limit and settings of GROUP BY.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Maximum number of bytes for the groups of all workers together.
@@ -76,7 +77,8 @@ impl Memory {
 pub(crate) struct Paths {
     /// Whether the filter may use zone maps and test encoded values.
     pub(crate) encoded: bool,
-    /// Whether aggregation may use integer lanes and group numbers computed from key codes.
+    /// Whether aggregation may evaluate integer expressions as 64-bit integers (lanes), and compute array indices of
+    /// groups from codes of the group keys.
     pub(crate) fused: bool,
     /// Maximum number of groups of one worker before its rows may be partitioned. Reason: with more groups, the hash
     /// table and two sums per group do not fit the L2 cache.
@@ -94,7 +96,7 @@ pub(crate) enum Input<'a> {
     /// Any row groups with the schema.
     #[cfg(test)]
     Any,
-    /// Exactly these row groups; the second field limits the memory for groups.
+    /// Exactly these row groups; the second field limits the memory for groups of GROUP BY.
     Known(&'a [&'a RowGroup], Memory),
 }
 
@@ -269,8 +271,8 @@ impl Plan {
         self.compiled.output.top().and_then(|top| top.favourable(groups))
     }
 
-    /// Returns for each result column the table column that it is, if no result column is computed. A row group whose
-    /// rows all pass can then be returned without being decoded.
+    /// Returns the table column of each result column; `None` if a result column is computed. With plain columns, a
+    /// row group whose rows all pass can be returned without being decoded.
     pub fn plain_columns(&self) -> Option<Vec<usize>> {
         self.compiled.output.projection().and_then(Projection::plain_columns)
     }
@@ -284,8 +286,8 @@ impl Plan {
 }
 
 impl State {
-    /// Limits the groups of this state to `bytes` from now on. When the groups exceed it, all of them are emitted as
-    /// partial results that the receiver must merge. Not needed if [`Plan::fits`].
+    /// Limits the groups of this state to `bytes` from now on. When the groups exceed the limit, all of them are
+    /// emitted as partial results that the receiver must merge. Not needed if [`Plan::fits`] returns true.
     pub fn set_room(&mut self, bytes: usize) {
         if let Held::Aggregate(partial) = &mut self.held {
             partial.set_room(bytes);

@@ -155,8 +155,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Replaces `ids` by the id in this table of each group of `wanted`, which are ids of groups in `other`. Adds
-    /// groups that are new.
+    /// Replaces `ids` by the ids in this table of the groups `wanted`, which are ids in `other`. Adds groups that are
+    /// new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -173,8 +173,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Returns the hash of a group's keys. Equal group keys have equal hashes in all tables with the same hash function
-    /// key.
+    /// Returns the hash of a group's group keys. Equal group keys have equal hashes in all tables with the same
+    /// secret key of the hash function.
     pub(crate) fn hash(&self, group: u32) -> u64 {
         match self {
             Groups::Single => 0,

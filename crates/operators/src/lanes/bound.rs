@@ -1,4 +1,5 @@
-//! Lanes (integer expressions) bound to one row group, and their evaluation.
+//! //! Lanes (columns or integer expressions that are evaluated as 64-bit integers) bound to one row group, and their
+//! evaluation. A *node* is a column reference or an operation of such an expression.
 
 use super::build::{LaneId, LaneOp, Lanes};
 use super::kernels::{Map, Zip};

@@ -36,7 +36,7 @@ pub(crate) struct Projection {
 /// Result rows of one worker that are not emitted yet, because they do not fill a batch.
 pub(crate) struct Pending {
     batches: Option<BatchCoalescer>,
-    /// Number of rows that wait, for a result without columns.
+    /// Number of rows that are not emitted yet, in a result without columns.
     rows: usize,
     indices: Vec<u32>,
 }
@@ -135,7 +135,7 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Decodes the rows of `group` of which only the row numbers were kept.
+    /// Decodes those rows of `group` of which only the row numbers were kept.
     fn gather(
         &self,
         group: &RowGroup,
@@ -152,7 +152,7 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Emits the rows that wait.
+    /// Emits the rows that are not emitted yet.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -1,4 +1,5 @@
-//! The comparison of random programs with the interpreter, and cases that it covers too rarely.
+//! //! Compares the results of random programs with those of an interpreter (`naive.rs`), and has fixed cases that
+//! random programs reach too rarely.
 
 use super::random::{self, Random};
 use super::{POOL, TestTable, check, compile, fixed_cases, naive, run, sorted};
@@ -58,7 +59,7 @@ fn random_programs_run_and_reach_the_fast_paths() {
     assert!(fused * 10 > groups, "{fused} of {groups} were fused");
 }
 
-/// Regression test of the comparison above: a maximum of zeros of both signs.
+/// Regression test of the comparison with random programs: the maximum of zeros of both signs.
 #[test]
 fn seeds_that_once_failed_pass() {
     for seed in [12_638_067_828_640_877_805] {

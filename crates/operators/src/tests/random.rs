@@ -1,4 +1,4 @@
-//! Random tables and programs.
+//! //! Generates random tables and programs for comparison with an interpreter.
 
 use super::TestTable;
 use crate::evaluate::array_of_ints;
@@ -13,7 +13,8 @@ use farpool_model::{
 use farpool_statistics::keys;
 use std::sync::Arc;
 
-/// A small generator of its own, so that seeds keep their meaning (xorshift64*).
+/// A small random number generator (xorshift64*), defined here so that seeds keep their meaning when libraries
+/// change.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -173,7 +174,7 @@ trait FiniteIf {
 }
 
 impl FiniteIf for Value {
-    /// Replaces the value, if `finite`, by a multiple of one quarter, whose sums are exact.
+    /// Returns the value, replaced by a multiple of one quarter if `finite`: sums of such values are exact.
     fn finite_if(self, finite: bool, random: &mut Random) -> Value {
         if finite { Value::Float(random.below(40) as f64 / 4.0 - 5.0) } else { self }
     }
@@ -239,7 +240,7 @@ fn any(random: &mut Random, schema: &Schema) -> Expr {
     expression(random, schema, &data_type, 2)
 }
 
-/// Generates an expression whose bits are defined: see [`condition`].
+/// Generates an expression for a group key whose bits are defined: see [`condition`].
 fn key(random: &mut Random, schema: &Schema) -> Expr {
     let expr = any(random, schema);
     let computed = !matches!(expr, Expr::Column(_) | Expr::Literal(_));
@@ -256,7 +257,7 @@ fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: us
     let filter = random.chance(25).then(|| condition(random, schema, 1));
     let mut argument = any(random, schema);
     if function == AnyValue {
-        // The argument must be the same in all rows of a group; -0.0 and 0.0 are not.
+        // The argument of "any value" must be the same in all rows of a group; -0.0 and 0.0 are not the same.
         let is_exact = |key: &&NamedExpr| !key.expr.data_type(schema).unwrap().is_floating();
         match keys.iter().find(is_exact) {
             Some(key) => argument = key.expr.clone(),
@@ -282,8 +283,8 @@ fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: us
     }
 }
 
-/// Returns an aggregate of a state whose bits are defined: sums of floats are not, nor is the set of values kept as
-/// frequent.
+/// Returns an aggregate function with a state (sketch or moments) whose bits are defined. Sums of floats have no
+/// defined bits, nor has the set of values kept as frequent.
 fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     use StateFunction::{Moments, Sketch};
     let filter = random.chance(25).then(|| condition(random, schema, 1));
@@ -317,7 +318,8 @@ fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     Aggregate { name, function: function.into(), arguments, filter, data_type: DataType::BinaryView }
 }
 
-/// Tests membership in a set of keys like the column's values; in a list if they are too far apart for a set.
+/// Returns a test of membership in a set of join keys like the column's values; as an IN list if they are too far
+/// apart for a set.
 fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     let keys: Vec<Literal> = (0..1 + random.below(40)).map(|_| literal(random, data_type, 0)).collect();
     let numbers = keys.iter().map(|key| key.as_int().and_then(|key| i64::try_from(key).ok()));
@@ -327,7 +329,8 @@ fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     }
 }
 
-/// Generates membership in a filter of keys like the values of one column or several.
+/// Returns a test of membership in a filter of join keys, like the values of one or several columns; `None` if a
+/// column is suitable.
 fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     let has_keys =
         |t: &DataType| farpool_model::schema::is_integer_like(t) || farpool_model::schema::is_bytes(t);
