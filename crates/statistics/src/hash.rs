@@ -53,12 +53,12 @@ pub fn murmur3(bytes: &[u8], seed: u64) -> Hash {
     finished(h1, h2, bytes.len() as u64)
 }
 
-/// Returns the bytes after the last whole block of 16 bytes as two words, padded with zeros.
+/// Returns the bytes after the last whole block of 16 bytes, as two words padded with zeros.
 #[inline]
 fn tail(bytes: &[u8]) -> (u64, u64) {
     let rest = bytes.len() % 16;
-    // Loads the last 16 bytes and shifts out those before the rest: lengths vary, so this avoids branching on
-    // them.
+    // Loads the last 16 bytes and shifts out those that belong to whole blocks. This avoids branches on the length,
+    // which varies.
     if let Some(last) = bytes.last_chunk::<16>() {
         let both = u128::from_le_bytes(*last).checked_shr(8 * (16 - rest) as u32).unwrap_or(0);
         return (both as u64, (both >> 64) as u64);

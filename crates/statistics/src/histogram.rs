@@ -222,7 +222,7 @@ impl Number for i128 {
     }
 }
 
-/// Minimum `k` for floats. Reason: scaling by smaller widths overflows.
+/// Minimum `k` for floats. Reason: the scale factor 2^-k overflows for smaller ones.
 const K_LEAST: i32 = -1000;
 
 impl Number for f64 {

@@ -330,7 +330,7 @@ fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
 }
 
 /// Returns a test of membership in a filter of join keys, like the values of one or several columns; `None` if a
-/// column is suitable.
+/// chosen column has a type that join keys cannot have.
 fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     let has_keys =
         |t: &DataType| farpool_model::schema::is_integer_like(t) || farpool_model::schema::is_bytes(t);

@@ -7,7 +7,7 @@ use farpool_model::{Error, Result, limits};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Rows collected so far.
+/// Rows that the run has returned so far and the caller has not taken.
 pub(super) struct Collected {
     batches: Vec<RecordBatch>,
     rows: usize,

@@ -1,22 +1,23 @@
-//! Filters the values that may change a HyperLogLog. While it has registers, those are values whose rank exceeds their
-//! register; while it has a set of coupons, values whose coupon is not in the set. Few values pass.
+//! //! Filters the values that may change a HyperLogLog (a sketch of the number of distinct values). While the sketch
+//! has registers, those are values whose rank exceeds their register. While it has a set of coupons (register index
+//! and rank of each value, for few values), those are values whose coupon is not in the set. Few values pass.
 //!
-//! With AVX-512 the registers of 16 values are gathered and compared at once. Elsewhere values are compared one by one
-//! without a branch, because a branch would often be mispredicted: about one value in twenty passes. Invariant: every
-//! value that changes the HyperLogLog passes, in the order of arrival.
+//! With AVX-512 the registers of 16 values are gathered and compared at once. Elsewhere values are compared one by
+//! one without a branch, because a branch would often be mispredicted: about one value in twenty passes. Invariant:
+//! every value that changes the HyperLogLog passes, in the order of arrival.
 
 use super::Level;
 use crate::sketch::distinct::{COUPON_BITS, coupon};
 use farpool_model::cpu::Instructions;
 
-/// Number of coupons that one vector store writes. Only the first may be valid, so buffers have room for this many
-/// more.
+/// Number of coupons that one vector store writes. Only the first of them may be valid, so output buffers must have
+/// room for this many more.
 pub(crate) const SPARE: usize = 16;
 
 impl Level {
     /// Writes to `to` the coupons of those hashes whose rank exceeds `floor` and, if `registers` are given, also
-    /// exceeds their register. Returns the number of coupons. `to` must have room for the coupons of all hashes and
-    /// [`SPARE`] more.
+    /// exceeds the register of the hash. Returns the number of coupons written. `to` must have room for the coupons
+    /// of all hashes and [`SPARE`] more.
     pub(crate) fn passing(
         self,
         (low, high): (&[u64], &[u64]),
@@ -42,8 +43,9 @@ impl Level {
         }
     }
 
-    /// Writes to `to` the coupons that are in neither of the first two slots of their probe sequence in the hash table
-    /// `table`. Returns the number of coupons. The length of `table` must be a power of two, at least 4.
+    /// Writes to `to` the coupons that are in neither of the first two slots of their probe sequence in the hash
+    /// table `table`. Returns the number of coupons written. The length of `table` must be a power of two, at least
+    /// 4.
     pub(crate) fn missing(self, (low, high): (&[u64], &[u64]), table: &[u32], to: &mut [u32]) -> usize {
         assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
         assert!(table.len().is_power_of_two() && table.len() >= 4, "places have numbers");
@@ -111,7 +113,7 @@ mod avx512 {
         let mask = _mm512_set1_epi32(registers.len() as i32 - 1);
         let above = |coupons: __m512i| {
             let place = _mm512_and_si512(coupons, mask);
-            // SAFETY: the place is below the number of registers, and those are whole quads.
+            // SAFETY: the index of the register is less than the number of registers, which is a multiple of four.
             let quads = unsafe {
                 _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<2>(place), registers.as_ptr().cast())
             };

@@ -111,8 +111,8 @@ impl<'a, K: Key> Entries<'a, K> {
         entries
     }
 
-    /// Clears the slots and makes room for the values of `rows` rows. At most half of the rows, plus those of one
-    /// trial, have distinct values.
+    /// Clears the slots and makes room for the values of `rows` rows. Counting stops if more than half of the rows
+    /// are distinct, so that there are at most half as many distinct values as rows, plus those of one trial.
     fn make_room(&mut self, rows: usize) {
         self.slots.clear();
         self.slots.resize((rows + 2 * TRIAL_ROWS).next_power_of_two(), 0);
@@ -155,7 +155,7 @@ impl<'a, K: Key> Entries<'a, K> {
     }
 }
 
-/// Bits by which values are compared.
+/// Bits of a value, by which values are compared.
 trait Key: Copy + PartialEq {
     /// Returns a hash whose lowest bits select the slot.
     fn mixed(self) -> u64;

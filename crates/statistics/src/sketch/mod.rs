@@ -53,7 +53,7 @@ pub struct Sketch {
     data_type: DataType,
     basics: Basics,
     distinct: Option<Distinct>,
-    /// Counters of Count-Min; `None` if it has none, or those of Fast-AGMS serve both.
+    /// Counters of Count-Min; `None` if the sketch has no Count-Min, or the counters of Fast-AGMS serve both.
     frequency: Option<Table>,
     second_moment: Option<Table>,
     top: Candidates,
@@ -318,7 +318,8 @@ impl Sketch {
     }
 }
 
-/// Returns the smallest of Count-Min's counters for `hash`, from its own table or that of Fast-AGMS.
+/// Returns the smallest of Count-Min's counters for `hash`: from Count-Min's own table, or else from that of
+/// Fast-AGMS, which may serve both.
 fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table>, hash: Hash) -> u64 {
     let rows = parameters.frequency.map_or(0, |counters| counters.rows.into());
     match (own, both) {

@@ -7,8 +7,8 @@
 
 use std::fmt;
 
-/// Maximum share of the distinct values that may share all their counters with other values for Count-Min to be
-/// trusted. With 6 × 2^13 counters, this share is reached at 5 100 distinct values; the thesis (figure 4.9) finds
+/// Maximum fraction of the distinct values that may share all their counters with other values for Count-Min to be
+/// trusted. With 6 × 2^13 counters, this fraction is reached at 5 100 distinct values; the thesis (figure 4.9) finds
 /// errors from 1 500 on.
 const SHARED_MAX: f64 = 0.01;
 

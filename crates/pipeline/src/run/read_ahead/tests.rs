@@ -1,4 +1,5 @@
-//! Tests of runs over tables whose values are loaded and evicted, against the same runs over tables in memory.
+//! //! Tests of runs (executions of programs) over tables whose values are loaded and evicted meanwhile, against the
+//! same runs over tables in memory.
 
 mod riders;
 
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 
 const GROUP_ROWS: i64 = 12_000;
 
-/// Source that stores the values of all handles, and returns them on request.
+/// A source of values in place of a disk: stores the values of all handles, and returns them when a test says so.
 #[derive(Debug, Default)]
 struct Shelf {
     tenant: TenantName,
@@ -59,7 +60,7 @@ impl ValueSource for Shelf {
 }
 
 impl Shelf {
-    /// Answers a request. With `keeps`, the values are held until they are used.
+    /// Answers a request for values. With `keeps`, the values stay in memory until they are used.
     fn answer(&self, random: usize, keeps: bool) -> bool {
         let request = {
             let mut requests = self.requests.lock();
@@ -88,7 +89,8 @@ impl Shelf {
     }
 }
 
-/// Returns the same table with handles whose values are on the shelf, encrypted if a tier is given.
+/// Returns the same table with handles whose values are stored in a [`Shelf`], encrypted in memory if a tier is
+/// given.
 fn on_shelf(table: &Table, tier: Option<Tier>) -> (Arc<Table>, Arc<Shelf>) {
     let cipher = tier.map(|tier| table_cipher(tier).unwrap());
     let shelf = Arc::new(Shelf::default());
@@ -128,7 +130,7 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<Vec<Option<i64>>> {
     rows
 }
 
-/// Steps a run until it is done, while values are loaded and evicted at random.
+/// Executes steps of a run until it is done, while values are loaded and evicted at random.
 fn drive(run: &Run, shelf: Option<&Shelf>, random: &mut dyn FnMut() -> usize) -> Vec<RecordBatch> {
     let clock = Ticking::default();
     let mut batches = Vec::new();
@@ -212,7 +214,7 @@ proptest! {
             Some(_) => prop_assert_eq!(found.len(), expected.len()),
         }
         prop_assert_eq!(receipt.rows_scanned + receipt.rows_skipped, shelved.rows);
-        // No more is read than was fetched, and a run that needs no values reads none.
+        // No more bytes are read than were returned by the source, and a run that needs no values reads none.
         if form == 1 && !filters {
             prop_assert_eq!(receipt.bytes_from_disk, 0);
         }
@@ -235,11 +237,11 @@ fn other_columns_are_read_only_where_a_row_passes() {
     assert!(read <= of(0).sum::<usize>() + of(2).sum::<usize>() && read >= expected, "{read} of {expected}");
     let receipt = run.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (read as u64, 0));
-    // All values were in memory when the table was created.
+    // All bytes count as read again, because all values were in memory when the table was created.
     assert_eq!(receipt.bytes_again, read as u64);
     // Columns of the filter count as used even if no row passes.
     assert!(table.row_groups.iter().all(|group| group.chunks[0].take_use() > 0));
-    // The next run finds in memory what this one has read.
+    // The next run finds in memory what the previous run has read.
     let again = Run::start(&bound).unwrap();
     drive_plainly(&again, &shelf);
     let receipt = again.receipt();

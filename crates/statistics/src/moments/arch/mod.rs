@@ -22,7 +22,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     cpu: crate::arch::Level,
-    /// Whether the CPU also has AMX with 8-bit integers, as Sapphire Rapids (2023) has.
+    /// Whether the CPU also has AMX (matrix instructions) with 8-bit integers, as Sapphire Rapids (2023) has.
     has_tiles: bool,
 }
 
@@ -33,7 +33,7 @@ impl Level {
         Level { cpu, has_tiles: cpu.instructions() == Instructions::Avx512 && has_tiles() }
     }
 
-    /// Returns all levels of this processor, the lowest first.
+    /// Returns all levels that this CPU supports, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
         let without_tiles = crate::arch::Level::all().map(|cpu| Level { cpu, has_tiles: false });
@@ -72,8 +72,8 @@ impl Level {
         }
     }
 
-    /// Computes the sums of products of each column of `left` with each column of `right`. Writes them row by row to
-    /// `to`, whose rows have `width` numbers. Both ranges must be whole groups.
+    /// Computes the sums over all rows of the products of each column of `left` with each column of `right`. Writes
+    /// them row by row to `to`, whose rows have `width` numbers. Both ranges must consist of whole groups of columns.
     pub(crate) fn byte_products(
         self,
         matrix: &Bytes,
@@ -104,7 +104,7 @@ impl Level {
         }
     }
 
-    /// Computes the sums of products of columns of floats, as [`Self::byte_products`] does for bytes.
+    /// Computes sums of products for columns of floats, as [`Self::byte_products`] does for bytes.
     pub(crate) fn float_products(
         self,
         matrix: &Floats,
