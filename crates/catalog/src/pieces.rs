@@ -43,7 +43,7 @@ pub(super) struct Placement {
     encoder: Encoder,
 }
 
-/// The result of a piece, which must be passed to [`super::Load::done`].
+/// The result of a piece of work, which must be passed to [`super::Load::done`].
 #[derive(Debug)]
 pub struct PieceDone(pub(super) PieceOutcome);
 
@@ -235,7 +235,7 @@ impl Group {
         }
         let chunks = chunks.iter_mut().map(Option::take).collect::<Option<Vec<_>>>()?;
         self.state = GroupState::Placing;
-        // They may wait for room.
+        // The encoded chunks still take memory, because the row group may wait for room in the pool.
         self.bytes_held = chunks.iter().map(Chunk::bytes_encoded).sum();
         Some(PieceWork::Place(Placement { group, rows: self.rows, chunks, encoder }))
     }

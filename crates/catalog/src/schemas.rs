@@ -133,7 +133,7 @@ impl<T> Names<T> {
             .advise(suggestions::schema_advice(schema.as_str(), known)))
     }
 
-    /// Returns the names of tables and views in a schema.
+    /// Returns the names of the tables and views in a schema.
     fn in_schema<'a>(
         &'a self,
         tenant: &TenantName,

@@ -104,12 +104,12 @@ impl CatalogState {
     /// replaced values that it must drop outside the lock.
     pub fn durable(&mut self, count: u64) -> (Vec<Wake>, Replaced) {
         let (mut wakes, mut replaced) = (Vec::new(), Replaced::new());
-        // Versions replaced by an append share their row groups with its result, and are cheap to drop.
+        // Versions that an append has replaced share their row groups with the new version, and are cheap to drop.
         let mut outgrown = Replaced::new();
         while let Some(made) = self.waiting.pop_front_if(|made| made.number < count) {
             let mut effect = made.effect;
             if let Effect::Put { tenant, name, table, loads, .. } = &mut effect {
-                // A tap may have been attached to the newest state meanwhile.
+                // A tap (profile computation) may have been attached to the newest state meanwhile.
                 if let Some(newest) = self.newest.find(tenant, name).filter(|newest| newest.is_same(table)) {
                     *table = newest.clone();
                 }

@@ -101,14 +101,14 @@ impl Catalog {
         }
         let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
         let tap = self.tap(tenant, &table.schema);
-        // If the first rows have a tap, the new one covers only the rows behind them.
+        // If the first rows have a tap (profile computation) already, the new tap covers only the rows after them.
         let is_part = current.settled < table.row_groups.len();
         let before = current.tap.clone().filter(|before| is_part && !before.has_failed());
         let first = if before.is_some() { current.settled } else { 0 };
         {
             let mut state = self.state.write();
             let CatalogState { visible, newest, .. } = &mut *state;
-            // The version that readers see, and the newest if it is the same.
+            // The tap is attached to the version that readers see, and to the newest version if it is the same.
             for names in [visible, newest] {
                 let Some(known) = names.find_mut(tenant, name) else { continue };
                 if known.version != current.version {
@@ -136,7 +136,7 @@ fn no_profile(name: &TableName) -> Error {
 }
 
 impl Current {
-    /// Attaches a tap over all rows.
+    /// Attaches a tap (profile computation) that covers all rows.
     fn keep_tap(&mut self, tap: Arc<Tap>) {
         match self.settled == self.table.row_groups.len() {
             true => self.tap = Some(tap),

@@ -23,17 +23,17 @@ use std::sync::{Arc, Weak};
 /// Divisor of the bytes of all values: the small queue has at most 1/10 of them.
 const SMALL_PART: usize = 10;
 
-/// Number of uses in the small queue after which values move to the main queue. More than one, because values are read
-/// for a first use.
+/// Number of uses in the small queue from which values move to the main queue. More than one, because values are read
+/// for their first use.
 const USES_TO_STAY: u8 = 2;
 
 /// Maximum number of evicted entries that are remembered, as a multiple of the entries in memory.
 const REMEMBERED: usize = 1;
 
-/// Bytes that are evicted at once: a memory page of the pool, so that not every allocation has to evict.
+/// Number of bytes that are evicted together: a memory page of the pool, so that not every allocation has to evict.
 const FREED_BYTES: usize = limits::PAGE_BYTES;
 
-/// Number of entries after which those of dropped handles are removed for the first time, and again each time the
+/// Number of entries at which entries of dropped handles are removed for the first time, and again each time the
 /// number has doubled.
 const ENTRIES_UNSEEN: usize = 1 << 10;
 
@@ -128,8 +128,8 @@ impl Cache {
         used.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Lets the values of this chunk enter the main queue when they are read, because queries used them before the last
-    /// stop.
+    /// Records that the values of this chunk enter the main queue when they are read, because queries used them
+    /// before the last stop of the node.
     pub fn expect(&self, tenant: &TenantName, number: u64) {
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();
@@ -171,9 +171,11 @@ impl Queues {
 
     /// Removes and returns the values that are evicted next; `None` if all values are in use.
     fn evict(&mut self) -> Option<Arc<Chunk>> {
-        // Upper bound: each entry is examined once for each counted use, once more, and once in the small queue.
+        // Maximum number of examined entries: each is examined once for each counted use, once more, and once in the
+        // small queue.
         let mut looks = 5 * self.len();
-        // Number of consecutive entries in use, by queue: when all of a queue are in use, the other queue is examined.
+        // Number of consecutive entries in use, by queue. When all entries of a queue are in use, the other queue is
+        // examined.
         let (mut small_in_use, mut main_in_use) = (0, 0);
         while looks > 0 {
             looks -= 1;
@@ -234,7 +236,7 @@ impl Reclaim for Cache {
         let wanted = bytes.max(FREED_BYTES);
         let mut freed = 0;
         while freed < wanted {
-            // Freed after the lock is released.
+            // The values are freed here, after the lock was released.
             let Some(values) = self.evict(tenant) else { break };
             freed += values.bytes_encoded();
         }

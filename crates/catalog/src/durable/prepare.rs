@@ -14,7 +14,7 @@ use prost::Message;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes of the version at the beginning of a record.
+/// Number of bytes of the table version at the beginning of a record.
 pub(super) const VERSION_BYTES: usize = 8;
 
 /// A log record that can be appended.
@@ -145,7 +145,7 @@ impl Prepared {
         (record.name, record.kind) = (name, Some(kind));
         self.bytes.clear();
         self.bytes.resize(VERSION_BYTES, 0);
-        // Encoding into a vector cannot fail: the vector grows.
+        // Encoding into a vector cannot fail, because the vector grows.
         record.encode(&mut self.bytes).expect("a vector has room");
         Ok(())
     }
@@ -176,7 +176,7 @@ fn keep(
     let (mut locations, mut seen) = (Vec::new(), HashSet::new());
     for chunk in lacking {
         let location = location(chunk);
-        // Row groups may share a chunk of NULLs.
+        // Row groups may share a chunk of NULLs, which is stored once.
         if !seen.insert(location.number) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! A profile that callers wait for. The waiting callers compute it at once, oldest rows first, and not the background,
-//! so that the work is charged to the tenants' shares of the node's time.
+//! //! A profile (statistics of a table's rows) that callers wait for. The callers compute it at once, oldest rows
+//! first, instead of the background, so that the work is charged to their tenants' shares of the node's time.
 
 use super::work::{Waiter, WorkerKind};
 use super::{Tap, defect};
@@ -62,7 +62,7 @@ impl AwaitedProfile {
         }
     }
 
-    /// Fails the profile, and those of all versions that build on it, until they are requested again.
+    /// Fails the profile, and the profiles of all later versions that build on it, until they are requested again.
     pub fn give_up(&self, why: &Error) {
         self.line.iter().for_each(|tap| tap.0.give_up(why));
     }
@@ -78,7 +78,7 @@ impl AwaitedProfile {
         let refused = OnceLock::new();
         let work = || self.line.iter().for_each(|tap| tap.0.work_until_settled(&refused));
         if !self.is_settled() && helpers.run(helpers.threads_max().min(groups), &work).is_err() {
-            // A helper panicked: its step has failed, and this thread does the rest.
+            // If a helper panicked, its step has failed, and this thread does the rest.
             work();
         }
         refused.into_inner().map_or_else(|| self.outcome(), Err)

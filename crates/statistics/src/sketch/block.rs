@@ -1,5 +1,5 @@
-//! Hashes of a block of values. All sketches of a column process a block in turn, each all of it before the next sketch
-//! begins. So each loop is short, and the table of each sketch is loaded into the cache once for many values.
+//! //! Hashes of a block of values. Each sketch of a column processes the whole block before the next sketch begins.
+//! So each loop is short, and the table of each sketch is loaded into the cache once for many values.
 
 use crate::arch::{Kernel, Level};
 use crate::hash::{self, Hash, SEED};

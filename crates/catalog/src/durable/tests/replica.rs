@@ -1,12 +1,12 @@
-//! Replication tests: a second catalog that gets only the records of a first one is equal to it after every step; and a
-//! catalog whose uncommitted records were removed returns to the visible state.
+//! //! Replication tests. A second catalog that gets only the log records of a first one must be equal to it after
+//! every step. A catalog whose uncommitted records were removed must return to the state that readers have seen.
 
 use super::*;
 use crate::Commit;
 use crate::state::Loads;
 use farpool_disk::{LogOver, Observer, ReservePolicy};
 
-/// A catalog that applies the records of another one.
+/// A catalog that applies the log records of another one.
 pub(super) struct Replica {
     directory: Arc<SimulatedDirectory>,
     catalog: Arc<Catalog>,
@@ -16,7 +16,8 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// Creates a replica of the empty catalog over `of`, with the same keys and ids of its own.
+    /// Creates a replica of the catalog over `of`, which must be empty. The replica has the same keys, and ids of its
+    /// own.
     pub fn new(of: &SimulatedDirectory) -> Replica {
         let directory = SimulatedDirectory::new();
         if of.open("keys").is_ok() {
@@ -42,13 +43,13 @@ impl Replica {
         assert_eq!(contents(&self.catalog), contents(&bench.catalog));
     }
 
-    /// Loses power and starts again.
+    /// Simulates a loss of power, and opens the directory of the replica again.
     pub fn crash(&mut self, seed: u64) {
         self.directory.crash(seed);
         (self.catalog, self._background) = opened(&self.directory);
     }
 
-    /// Makes a checkpoint, with segments of its own.
+    /// Makes a checkpoint of the replica, which writes segments of its own.
     pub fn checkpoint(&self) {
         self.catalog.checkpoint().unwrap();
     }
@@ -71,7 +72,7 @@ fn copy(from: &SimulatedDirectory, to: &SimulatedDirectory, name: &str) {
     to.sync().unwrap();
 }
 
-/// A table as readers see it: version, fields, rows of each row group, and values.
+/// A table as readers see it: version, fields, number of rows of each row group, and values.
 #[derive(Debug, PartialEq)]
 struct TableContents {
     version: Version,
@@ -81,7 +82,7 @@ struct TableContents {
     tier: Option<Tier>,
 }
 
-/// All that records say about a tenant.
+/// All of a tenant's state that log records describe.
 #[derive(Debug, PartialEq)]
 pub(super) struct Contents {
     versions_made: u64,
@@ -160,7 +161,7 @@ fn records_that_do_not_fit_are_refused() {
         assert!(replica.catalog.apply_record(&records[1][..cut]).is_err(), "cut at {cut}");
     }
     assert_eq!(contents(&replica.catalog), contents(&bench.catalog));
-    // A record with a changed byte is applied or refused, and leaves a catalog that can be read.
+    // A record with a changed byte is either applied or refused. In both cases the catalog can be read afterwards.
     for (at, mask) in (0..records[1].len()).step_by(8).zip([1, 0x80, 4].into_iter().cycle()) {
         let replica = Replica::new(&bench.directory);
         replica.catalog.apply_record(&records[0]).unwrap().wait().unwrap();
@@ -171,7 +172,7 @@ fn records_that_do_not_fit_are_refused() {
     }
 }
 
-/// A log whose records never become durable, as on a node that has lost the connection to the others.
+/// A log whose records never become durable, as on a node that has lost the connection to the other nodes.
 #[derive(Debug, Default)]
 struct Isolated {
     observer: std::sync::OnceLock<Box<dyn Observer>>,
@@ -262,7 +263,7 @@ fn changes_whose_records_were_cut_off_are_forgotten() {
     catalog.cut_off(&error);
     assert_eq!(*told.lock(), [Err(error.clone()), Err(error)]);
     assert!(dropped.wait().is_err());
-    // Later changes begin with what readers see; versions are not used again.
+    // Later changes start from what readers see; version numbers are not used again.
     assert_eq!(Contents { versions_made: before.versions_made, ..contents(&catalog) }, before);
     let made = catalog.alter_table(&tenant(), &t, &[TableChange::Rename(name("w"))]).unwrap();
     drop(made);
