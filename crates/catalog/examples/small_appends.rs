@@ -1,4 +1,4 @@
-//! //! Measures the cost of small appends: memory and time of 400 inserts of two rows, and of one-row inserts
+//! Measures the cost of small appends: memory and time of 400 inserts of two rows, and of one-row inserts
 //! compared with one load of the same rows. `cargo run --release --example small_appends -- 20000`
 
 #![expect(clippy::disallowed_methods, reason = "it measures time, and has a thread for the background")]

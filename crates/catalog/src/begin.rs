@@ -1,4 +1,4 @@
-//! //! Beginning of a load: checks that its mode (such as create or append) fits the table of its name, and creates
+//! Beginning of a load: checks that its mode (such as create or append) fits the table of its name, and creates
 //! the cipher if its rows are encrypted in memory.
 
 use super::claims::Claim;

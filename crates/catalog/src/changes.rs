@@ -1,4 +1,4 @@
-//! //! Changes of a catalog as plain data: the content of a log record, and the input of `apply.rs`, which applies
+//! Changes of a catalog as plain data: the content of a log record, and the input of `apply.rs`, which applies
 //! them.
 //!
 //! A change says what is different, not why: which row groups replace which rows, which columns a table has from now

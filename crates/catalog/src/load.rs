@@ -1,4 +1,4 @@
-//! //! A load: rows that a client sends are encoded as row groups, which become a new version of a table.
+//! A load: rows that a client sends are encoded as row groups, which become a new version of a table.
 //!
 //! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
 //! encoded in pieces (`pieces.rs`) on any thread, and added in the order of the rows. A caller with threads of its own

@@ -1,7 +1,7 @@
-//! //! Waits of a load for room in the pool and for the disk. Other threads wait on behalf of the load, so that no
+//! Waits of a load for room in the pool and for the disk. Other threads wait on behalf of the load, so that no
 //! thread that works on it blocks.
 //!
-//! //! The thread that works on the load takes the outcomes of its waits ([`super::Load::next_piece`]). A row group
+//! The thread that works on the load takes the outcomes of its waits ([`super::Load::next_piece`]). A row group
 //! that waits for room occupies one of the reading threads briefly and is then queued again after other reads. So
 //! reads do not have to wait until all such row groups are placed or have given up.
 

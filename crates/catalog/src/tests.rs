@@ -1,4 +1,4 @@
-//! //! Tests of loads and of the table versions that they create, and that memory is freed however a load ends.
+//! Tests of loads and of the table versions that they create, and that memory is freed however a load ends.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 

@@ -1,4 +1,4 @@
-//! //! Views: names for stored query texts. The catalog does not parse the text.
+//! Views: names for stored query texts. The catalog does not parse the text.
 
 use super::changes::{Change, ChangeKind};
 use super::names::Names;

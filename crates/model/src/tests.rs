@@ -1,4 +1,4 @@
-//! //! Tests which programs and expressions are accepted and which are refused, and the error messages.
+//! Tests which programs and expressions are accepted and which are refused, and the error messages.
 
 use crate::*;
 use arrow_schema::{DataType, Field, Schema};

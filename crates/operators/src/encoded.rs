@@ -1,4 +1,4 @@
-//! //! Returns the rows of a row group that passed the filter as encoded chunks, without decoding them.
+//! Returns the rows of a row group that passed the filter as encoded chunks, without decoding them.
 
 use crate::bits;
 use crate::pace::{Pace, Picked};

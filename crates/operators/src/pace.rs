@@ -1,4 +1,4 @@
-//! //! Processing of a row group in steps: which batches of rows a step takes, and the state that it leaves for the
+//! Processing of a row group in steps: which batches of rows a step takes, and the state that it leaves for the
 //! next step. A step is the work that a worker thread does at a time, usually about a millisecond.
 //!
 //! Invariant: the result does not depend on where steps end. Results that are costly and equal for all rows of a row

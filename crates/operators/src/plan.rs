@@ -1,4 +1,4 @@
-//! //! Plans: pushed-down programs (the part of a query over one table) compiled for the schema of the table.
+//! Plans: pushed-down programs (the part of a query over one table) compiled for the schema of the table.
 
 mod operator;
 mod process;

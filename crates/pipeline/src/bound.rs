@@ -1,4 +1,4 @@
-//! //! A prepared program (the pushed-down part of a query over one table) bound to the table version for which it
+//! A prepared program (the pushed-down part of a query over one table) bound to the table version for which it
 //! was prepared. Handles of prepared statements refer to it.
 //!
 //! Invariant: the program is compiled only once, at its first execution, or when it is prepared if the answers (which

@@ -1,7 +1,7 @@
 //! Assigns the numbers of independent tasks to any number of threads, each task exactly once, and reports to exactly
 //! one thread that the last task is complete.
 //!
-//! //! Invariant: the count of completed tasks reaches the total exactly once, however many threads claim, complete
+//! Invariant: the count of completed tasks reaches the total exactly once, however many threads claim, complete
 //! and close. Tasks that were not claimed before a thread closed the dispenser are completed by that thread.
 //!
 //! Example, with 5 tasks:

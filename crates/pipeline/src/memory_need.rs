@@ -1,4 +1,4 @@
-//! //! Upper bound of the memory that one execution of a program takes outside the memory pool of the tables: the
+//! Upper bound of the memory that one execution of a program takes outside the memory pool of the tables: the
 //! program, the working memory of each thread, its groups, and results that wait to be returned.
 //!
 //! The bound is known before the execution begins, so that the memory can be reserved. If groups may be returned

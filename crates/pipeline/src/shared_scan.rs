@@ -9,7 +9,7 @@
 //! are a set, not a position, so that a run may miss any number of offers, because it is slow or its client does not
 //! read. It reads these row groups itself, later, and no other run waits for it.
 //!
-//! //! Values are kept in memory for a rider (a run that takes part in a shared scan) up to
+//! Values are kept in memory for a rider (a run that takes part in a shared scan) up to
 //! [`limits::READ_AHEAD_BYTES`](farpool_model::limits::READ_AHEAD_BYTES), like those that it has read itself. The
 //! cache decides when values that no run keeps are evicted.
 //!

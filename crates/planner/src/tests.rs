@@ -1,4 +1,4 @@
-//! //! Tests estimates of selectivity and row counts: they stay in [0, 1] for any condition, and are exact where the
+//! Tests estimates of selectivity and row counts: they stay in [0, 1] for any condition, and are exact where the
 //! statistics determine them.
 
 use crate::cost::{Choice, Place, Rates};

@@ -1,4 +1,4 @@
-//! //! Encoding and decoding of the states of statistics (sketches, moments and histograms): numbers as LEB128
+//! Encoding and decoding of the states of statistics (sketches, moments and histograms): numbers as LEB128
 //! varints, and a checksum at the end.
 //!
 //! Invariant: decoding never panics. It allocates at most a small multiple of the given bytes, except where the

@@ -1,4 +1,4 @@
-//! //! Converts decimals (128-bit integers) to 64-bit integers, on which all kernels are faster. Nearly all decimals
+//! Converts decimals (128-bit integers) to 64-bit integers, on which all kernels are faster. Nearly all decimals
 //! fit 64 bits.
 
 use crate::arch::{Kernel, Level};

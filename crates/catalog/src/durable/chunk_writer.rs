@@ -1,4 +1,4 @@
-//! //! Writing of column chunks to segments (files of chunks in a data directory).
+//! Writing of column chunks to segments (files of chunks in a data directory).
 
 use super::locations::{Location, SegmentFile};
 use super::{Durable, proto};

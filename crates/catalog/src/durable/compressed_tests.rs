@@ -1,4 +1,4 @@
-//! //! Tests of tables whose chunks are compressed in segments, by each codec, and of data directories of earlier
+//! Tests of tables whose chunks are compressed in segments, by each codec, and of data directories of earlier
 //! versions. The random tests in `tests/model.rs` also run over directories with segments of all kinds.
 
 use super::encrypted::{new_directory, unlocked};

@@ -1,4 +1,4 @@
-//! //! Tests of tables in an encrypted data directory. The random test in `tests/model.rs` also runs over both kinds
+//! Tests of tables in an encrypted data directory. The random test in `tests/model.rs` also runs over both kinds
 //! of directories.
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Encryption keys of tables and tenants in an encrypted directory.
 //!
-//! //! A load that creates or replaces a table creates a random key, which all versions of the table share. The
+//! A load that creates or replaces a table creates a random key, which all versions of the table share. The
 //! wrapped (encrypted) keys of the table and its tenant are in the record of the load and in each manifest that has
 //! the table. When neither the record nor such a manifest exists any more, the key is lost, and the parts of the
 //! table that segments and backups still have are unreadable.

@@ -1,7 +1,7 @@
 //! Profiles (statistics of tables) that recovery leaves on disk, in segments. They are read on demand or in the
 //! background, because reading the profiles of thousands of tables takes longer than the rest of a start.
 //!
-//! //! If all profiles together are small, recovery reads them itself, so that even the first statement is planned
+//! If all profiles together are small, recovery reads them itself, so that even the first statement is planned
 //! with them.
 
 use super::locations::{Location, SegmentFile};

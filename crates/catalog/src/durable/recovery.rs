@@ -1,4 +1,4 @@
-//! //! Recovery: opening a data directory restores the tables and views that its manifest (the state up to one log
+//! Recovery: opening a data directory restores the tables and views that its manifest (the state up to one log
 //! record) and the log after it describe.
 
 use super::checkpoint::{FORMAT, FORMATS, manifest_name, manifest_number};

@@ -1,4 +1,4 @@
-//! //! Replay of a manifest (the state up to one log record) and of the log records after it, without reading the
+//! Replay of a manifest (the state up to one log record) and of the log records after it, without reading the
 //! data of the tables.
 //!
 //! Example: the manifest has table `t` with row groups A and B of 10 rows. A record replaces rows 10-19 with D, and a

@@ -1,9 +1,10 @@
 //! Requests of readers that wait for values of handles (column chunks whose values may be on disk only).
 //!
 //! Values that several readers request at once are read once. Values that have arrived are kept in memory for the
-//! requesting readers until these have used them, up to a share of the pool for all requests. Values beyond that
-//! share //! requesting readers until these have used them, up to a fraction of the pool for all requests. Values
-//! beyond that there is progress even in the smallest pool, and no reader waits until another one uses its values.
+//! requesting readers until these have used them, up to a fraction of the pool for all requests. Values beyond that
+//! fraction may be evicted before they are used, and are then read again. One request at a time may exceed the
+//! fraction, so that there is progress even in the smallest pool, and no reader waits until another one uses its
+//! values.
 //!
 //! Example: two readers need two chunks each, and the pool has room for three. If both kept one chunk and waited for
 //! the second, neither could proceed. The reader with the permit gets both chunks; the other one keeps none.

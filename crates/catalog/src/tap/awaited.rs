@@ -1,4 +1,4 @@
-//! //! A profile (statistics of a table's rows) that callers wait for. The callers compute it at once, oldest rows
+//! A profile (statistics of a table's rows) that callers wait for. The callers compute it at once, oldest rows
 //! first, instead of the background, so that the work is charged to their tenants' shares of the node's time.
 
 use super::work::{Waiter, WorkerKind};

@@ -1,4 +1,4 @@
-//! //! The working memory of a profile (statistics of a table's rows) that is being computed, possibly as several
+//! The working memory of a profile (statistics of a table's rows) that is being computed, possibly as several
 //! partial profiles. Memory is reserved from the tenant's account before a partial profile begins with a row group,
 //! and held until the profile is complete or has failed.
 //!

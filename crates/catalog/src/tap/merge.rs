@@ -1,4 +1,4 @@
-//! //! The last phase of computing a profile (statistics of a table's rows): merges its partial profiles and appends
+//! The last phase of computing a profile (statistics of a table's rows): merges its partial profiles and appends
 //! them to the profile of the rows before, one column at a time, and stores the result in the pool.
 
 use super::CollectedProfile;

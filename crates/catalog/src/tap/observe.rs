@@ -1,4 +1,4 @@
-//! //! Adding the rows of a row group to a profile (statistics of a table's rows). For columns with few distinct
+//! Adding the rows of a row group to a profile (statistics of a table's rows). For columns with few distinct
 //! values, the dictionary codes are counted, and each value is added once with its count; other columns are decoded.
 //!
 //! Invariant: the resulting states equal those of the decoded rows.

@@ -1,4 +1,4 @@
-//! //! Partial profiles: statistics of some row groups of a table, which are merged to the profile of all rows. One
+//! Partial profiles: statistics of some row groups of a table, which are merged to the profile of all rows. One
 //! worker at a time adds row groups to a partial profile, one after the other.
 
 use super::memory::{self, Held};

@@ -1,4 +1,4 @@
-//! //! The computation of one profile (statistics of a table's rows) by several workers. Row groups are queued; each
+//! The computation of one profile (statistics of a table's rows) by several workers. Row groups are queued; each
 //! is added to a partial profile (part), which one worker at a time owns. When all rows were added and the tap of the
 //! rows before is settled (complete or failed), the partial profiles are merged. Workers take one step at a time and
 //! return its result.

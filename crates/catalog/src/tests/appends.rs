@@ -1,4 +1,4 @@
-//! //! Tests of small appends to a table: appends share versions, each has its own outcome, and their row groups are
+//! Tests of small appends to a table: appends share versions, each has its own outcome, and their row groups are
 //! merged in the background.
 
 use super::taps::Held;

@@ -1,4 +1,4 @@
-//! //! Tests of changes that replace row groups of a table (updates and deletions of rows).
+//! Tests of changes that replace row groups of a table (updates and deletions of rows).
 
 use super::taps::Held;
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Tests of several loads that create tables of one name at the same time, and of other operations on that name
+//! Tests of several loads that create tables of one name at the same time, and of other operations on that name
 //! meanwhile. The first load has a claim to the name.
 
 use super::*;

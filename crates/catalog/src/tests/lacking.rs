@@ -1,4 +1,4 @@
-//! //! Tests of profiles (statistics of tables) whose working memory is accounted for and may be short.
+//! Tests of profiles (statistics of tables) whose working memory is accounted for and may be short.
 
 use super::taps::{Held, load_batch, mixed};
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Tests of schemas: a table can only be in a schema that exists, and is dropped with its schema.
+//! Tests of schemas: a table can only be in a schema that exists, and is dropped with its schema.
 
 use super::*;
 use farpool_model::{SchemaName, TableChange, View};

@@ -1,4 +1,4 @@
-//! //! Tests of taps, the background computation of profiles (statistics of tables): profiles are correct whichever
+//! Tests of taps, the background computation of profiles (statistics of tables): profiles are correct whichever
 //! steps and threads compute them, and end as they should.
 
 use super::*;

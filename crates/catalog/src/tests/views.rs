@@ -1,4 +1,4 @@
-//! //! Tests of views: a name belongs either to a table or to a view, and the memory of views is bounded.
+//! Tests of views: a name belongs either to a table or to a view, and the memory of views is bounded.
 
 use super::*;
 use farpool_memory::WorkMemory;

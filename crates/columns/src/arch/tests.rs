@@ -1,4 +1,4 @@
-//! //! Tests the operations of every level of CPU instructions against plain loops.
+//! Tests the operations of every level of CPU instructions against plain loops.
 
 use super::*;
 

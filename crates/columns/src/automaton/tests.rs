@@ -1,4 +1,4 @@
-//! //! Tests automata for LIKE, run over the stored form of strings, against searches in the strings themselves.
+//! Tests automata for LIKE, run over the stored form of strings, against searches in the strings themselves.
 
 use super::*;
 use crate::EncodingKind;

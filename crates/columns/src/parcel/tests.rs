@@ -1,4 +1,4 @@
-//! //! Tests that parcels (encoded rows of a result, as they are sent) decode to the values that were packed, in any
+//! Tests that parcels (encoded rows of a result, as they are sent) decode to the values that were packed, in any
 //! form and at any alignment, and that corruption is noticed.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Generates random columns of every canonical type, with the distributions that lead to each encoding.
+//! Generates random columns of every canonical type, with the distributions that lead to each encoding.
 
 use arrow_array::types::*;
 use arrow_array::{

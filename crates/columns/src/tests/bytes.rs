@@ -1,4 +1,4 @@
-//! //! Tests images of chunks (their form on disk and in messages): intact images are read back; corrupt ones are
+//! Tests images of chunks (their form on disk and in messages): intact images are read back; corrupt ones are
 //! refused, or give a chunk on which all operations are safe.
 
 use super::arrays::{Random, SHAPES, TYPES, array};

@@ -1,4 +1,4 @@
-//! //! Tests tables that are built from batches: their rows and the order of these, statistics, and limits.
+//! Tests tables that are built from batches: their rows and the order of these, statistics, and limits.
 
 use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::literal;

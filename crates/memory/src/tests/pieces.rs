@@ -1,4 +1,4 @@
-//! //! Tests random pieces (allocations that share pages) of several tenants against a model that only knows the
+//! Tests random pieces (allocations that share pages) of several tenants against a model that only knows the
 //! address range of each piece.
 
 use super::{pool, tenant};

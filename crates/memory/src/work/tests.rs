@@ -1,4 +1,4 @@
-//! //! Tests reservations of work memory: granting and waiting, for one tenant and among several, and that random
+//! Tests reservations of work memory: granting and waiting, for one tenant and among several, and that random
 //! sequences of both stay within the limit.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]

@@ -1,4 +1,4 @@
-//! //! Tests the composition of pushed-down programs from stacks of relations (such as a filter over a projection
+//! Tests the composition of pushed-down programs from stacks of relations (such as a filter over a projection
 //! over a table): the resulting programs, and stacks that are refused.
 
 use super::*;

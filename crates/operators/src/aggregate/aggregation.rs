@@ -1,4 +1,4 @@
-//! //! The compiled form of an aggregation: group keys, arguments, FILTER conditions and accumulators (running values
+//! The compiled form of an aggregation: group keys, arguments, FILTER conditions and accumulators (running values
 //! of the groups). Equal expressions and accumulators are stored once.
 //!
 //! A *way* is one of several implementations of aggregation (see [`super`]). The compiled form does not depend on the

@@ -1,4 +1,4 @@
-//! //! Updates accumulators (running values of the groups, such as sums) from decoded Arrow arrays. Every
+//! Updates accumulators (running values of the groups, such as sums) from decoded Arrow arrays. Every
 //! implementation of aggregation uses this for columns that it cannot read in encoded form.
 
 use super::aggregation::{Aggregation, Condition, StateOf};

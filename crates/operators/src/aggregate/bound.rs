@@ -1,4 +1,4 @@
-//! //! Upper bounds of the memory that the groups of an aggregation take in one worker thread, from zone maps,
+//! Upper bounds of the memory that the groups of an aggregation take in one worker thread, from zone maps,
 //! dictionaries and limits.
 //!
 //! Invariant: a bound is never less than [`super::partial::Partial::bytes`] can become, so that an aggregation whose

@@ -1,4 +1,4 @@
-//! //! Chooses the way (the implementation of aggregation) for a row group, and gives the reason for EXPLAIN.
+//! Chooses the way (the implementation of aggregation) for a row group, and gives the reason for EXPLAIN.
 //!
 //! Ways are tried from the cheapest to the most expensive; each decides whether it can be used. Decisions that depend
 //! on the whole table were made when the aggregation was adapted to it ([`FittedAggregation`]).

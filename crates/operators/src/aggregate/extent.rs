@@ -1,4 +1,4 @@
-//! //! Row count, NULLs, and value ranges of a row group or a whole table, from zone maps (minimum, maximum and NULL
+//! Row count, NULLs, and value ranges of a row group or a whole table, from zone maps (minimum, maximum and NULL
 //! count per column). An implementation of aggregation is chosen by them.
 
 use crate::lanes::LaneId;

@@ -1,4 +1,4 @@
-//! //! Computes the results of aggregate functions from accumulators (running values of the groups, such as a sum and
+//! Computes the results of aggregate functions from accumulators (running values of the groups, such as a sum and
 //! a count).
 
 use super::aggregation::{AggregateResult, Aggregation};

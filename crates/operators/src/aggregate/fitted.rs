@@ -1,4 +1,4 @@
-//! //! An aggregation adapted to the row groups that it will read, from their zone maps and dictionaries, before any
+//! An aggregation adapted to the row groups that it will read, from their zone maps and dictionaries, before any
 //! row is read.
 //!
 //! A *way* is an implementation of aggregation (see [`super`]).

@@ -1,4 +1,4 @@
-//! //! Folds of integers (minimum, maximum, bitwise operations): the operation that combines a value with the running
+//! Folds of integers (minimum, maximum, bitwise operations): the operation that combines a value with the running
 //! value of its group.
 //!
 //! [`for_fold`] selects the operation outside of the loop over rows, so that each loop is compiled for one operation.

@@ -1,4 +1,4 @@
-//! //! The *general way* of aggregation: decodes all columns to Arrow arrays. It supports every aggregation, and
+//! The *general way* of aggregation: decodes all columns to Arrow arrays. It supports every aggregation, and
 //! tests compare the faster implementations with it.
 
 use super::aggregation::Aggregation;

@@ -1,4 +1,4 @@
-//! //! Emits the results of groups as record batches, and splits groups into partitions for merging by several
+//! Emits the results of groups as record batches, and splits groups into partitions for merging by several
 //! threads.
 
 use super::aggregation::Aggregation;

@@ -1,4 +1,4 @@
-//! //! Merges the partial aggregations (groups and their running values) of all worker threads.
+//! Merges the partial aggregations (groups and their running values) of all worker threads.
 //!
 //! Groups are split into independent partitions by the top bits of their hash, which any number of threads may merge.
 //! Few groups are not split. If only one worker has groups, each group is there once, and no hash table is needed.

@@ -1,4 +1,4 @@
-//! //! Decides whether the group keys of a row fit one 64-bit word together, and the bit positions of each group key
+//! Decides whether the group keys of a row fit one 64-bit word together, and the bit positions of each group key
 //! in the word.
 
 use super::aggregation::Aggregation;

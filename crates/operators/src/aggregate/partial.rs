@@ -1,4 +1,4 @@
-//! //! The partial aggregation of one worker thread, kept from step to step: its groups and their accumulators
+//! The partial aggregation of one worker thread, kept from step to step: its groups and their accumulators
 //! (running values), in the form that the chosen implementation uses.
 
 use super::aggregation::Aggregation;

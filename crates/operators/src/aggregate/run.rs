@@ -1,4 +1,4 @@
-//! //! Aggregates one row group, or a step of it (some of its batches), by the implementation chosen for it (its
+//! Aggregates one row group, or a step of it (some of its batches), by the implementation chosen for it (its
 //! *way*). Between batches, groups that exceed the memory limit are emitted.
 
 use super::choose::Choice;

@@ -1,4 +1,4 @@
-//! //! Stores of accumulators: the running values of all groups (such as their sums), in one vector per accumulator.
+//! Stores of accumulators: the running values of all groups (such as their sums), in one vector per accumulator.
 //!
 //! The value of a group that has seen no row is the neutral element of the operation. An accumulator that counts rows
 //! tells whether a group has seen any.

@@ -1,4 +1,4 @@
-//! //! The *zones way* of aggregation: counts, minimum, maximum and "any value" of a row group whose rows all pass
+//! The *zones way* of aggregation: counts, minimum, maximum and "any value" of a row group whose rows all pass
 //! the filter follow from its zone maps (minimum, maximum and NULL count per column), so that no row is read.
 
 use super::aggregation::{Accumulator, Aggregation, Kind};

@@ -1,4 +1,4 @@
-//! //! Compiles expressions for evaluation on decoded Arrow arrays: everything that does not depend on rows (such as
+//! Compiles expressions for evaluation on decoded Arrow arrays: everything that does not depend on rows (such as
 //! constants and patterns) is prepared at compile time.
 
 use super::frame::{Evaluated, Frame};

@@ -1,4 +1,4 @@
-//! //! Input and output of the evaluator of expressions on decoded values: some rows of some columns ([`Frame`]), and
+//! Input and output of the evaluator of expressions on decoded values: some rows of some columns ([`Frame`]), and
 //! the values of an expression ([`Evaluated`]).
 
 use crate::failure;

@@ -1,4 +1,4 @@
-//! //! Evaluates compiled expressions on decoded values: each kind of expression node by one of Arrow's kernels, or
+//! Evaluates compiled expressions on decoded values: each kind of expression node by one of Arrow's kernels, or
 //! by one of this file.
 
 use super::compile::{Compiled, Node, Overflow};

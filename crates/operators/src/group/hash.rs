@@ -1,4 +1,4 @@
-//! //! The hash function of group keys, for hash tables of groups and for partitioning rows.
+//! The hash function of group keys, for hash tables of groups and for partitioning rows.
 //!
 //! The hash function has a secret key, which is not known outside the process. Otherwise a client that chooses the
 //! grouping values could choose values with equal hashes, and every look-up would visit all groups (hash flooding). The

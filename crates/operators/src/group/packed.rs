@@ -1,4 +1,4 @@
-//! //! Hash table of groups for group keys that together fit 64 bits: each group key is a bit field of one 64-bit
+//! Hash table of groups for group keys that together fit 64 bits: each group key is a bit field of one 64-bit
 //! code.
 //!
 //! The field of a group key contains the distance of its value from the least value in the table, in as many bits as

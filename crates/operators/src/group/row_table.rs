@@ -1,4 +1,4 @@
-//! //! Hash table of groups with open addressing ([`super::slots`]). The group keys of a group are stored as a *row*:
+//! Hash table of groups with open addressing ([`super::slots`]). The group keys of a group are stored as a *row*:
 //! a sequence of 64-bit words ([`super::rows`]).
 
 use super::hash::HashKey;

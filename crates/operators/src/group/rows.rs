@@ -1,4 +1,4 @@
-//! //! Group keys encoded as *rows*: sequences of 64-bit words, for group keys that do not fit one integer together.
+//! Group keys encoded as *rows*: sequences of 64-bit words, for group keys that do not fit one integer together.
 //!
 //! A row begins with one word for each group key of up to 64 bits, two for a decimal, and one with the length in
 //! bytes for a string ([`NULL_TEXT`] for NULL). Words with a NULL bit for each group key that is not a string follow;

@@ -1,4 +1,4 @@
-//! //! Integer codes, valid in the whole table, for the strings of a column that has few distinct strings.
+//! Integer codes, valid in the whole table, for the strings of a column that has few distinct strings.
 
 use crate::failure;
 use ahash::RandomState;

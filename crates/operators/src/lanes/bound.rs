@@ -1,4 +1,4 @@
-//! //! Lanes (columns or integer expressions that are evaluated as 64-bit integers) bound to one row group, and their
+//! Lanes (columns or integer expressions that are evaluated as 64-bit integers) bound to one row group, and their
 //! evaluation. A *node* is a column reference or an operation of such an expression.
 
 use super::build::{LaneId, LaneOp, Lanes};

@@ -1,4 +1,4 @@
-//! //! Compiles integer expressions to *lanes*: nodes that are evaluated as 64-bit integers. Equal sub-expressions
+//! Compiles integer expressions to *lanes*: nodes that are evaluated as 64-bit integers. Equal sub-expressions
 //! share a node.
 
 use arrow_schema::{DataType, Schema};

@@ -1,4 +1,4 @@
-//! //! Loops over the values of lanes (64-bit integers), compiled for each level of CPU instructions.
+//! Loops over the values of lanes (64-bit integers), compiled for each level of CPU instructions.
 
 use farpool_columns::{Kernel, Level, Simd};
 use farpool_model::CompareOp;

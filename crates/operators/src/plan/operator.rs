@@ -1,4 +1,4 @@
-//! //! Operators that produce the result of a program (rows, groups, or a top-k, which is `ORDER BY … LIMIT k`), the
+//! Operators that produce the result of a program (rows, groups, or a top-k, which is `ORDER BY … LIMIT k`), the
 //! state that each worker thread has of them, and the merge of these states.
 
 use super::{Input, Paths, Verdict};

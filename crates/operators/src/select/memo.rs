@@ -1,7 +1,7 @@
 //! Results of a filter on one row group that are kept between steps, so that each step can bind the filter again at
 //! little cost.
 //!
-//! //! Invariant: results are stored in the order of a pre-order walk over the tree of the filter: one list for
+//! Invariant: results are stored in the order of a pre-order walk over the tree of the filter: one list for
 //! conditions, and one for ANDs and ORs.
 
 use super::compile::{Filter, Form, Leaf, Predicate};

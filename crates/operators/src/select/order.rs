@@ -1,4 +1,4 @@
-//! //! Evaluation order of the operands of an AND or OR in a filter, learnt from batch to batch.
+//! Evaluation order of the operands of an AND or OR in a filter, learnt from batch to batch.
 //!
 //! Operands that decide many rows at little cost are evaluated first: the rank of an operand is its cost divided by
 //! the fraction of rows that it decides (Hellerstein and Stonebraker, "Predicate Migration", SIGMOD 1993, section

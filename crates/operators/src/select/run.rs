@@ -1,4 +1,4 @@
-//! //! Evaluates a filter, bound to the chunks of a row group, on one batch: each predicate clears the bits of rows
+//! Evaluates a filter, bound to the chunks of a row group, on one batch: each predicate clears the bits of rows
 //! that fail it.
 
 use super::bind::{Bound, BoundFilter, Test};

@@ -1,4 +1,4 @@
-//! //! Decides a filter for a whole row group by its zone maps (the minimum, maximum and NULL count of each column).
+//! Decides a filter for a whole row group by its zone maps (the minimum, maximum and NULL count of each column).
 //!
 //! Invariant: the verdict is `None` only if no row can pass, and `All` only if every row passes; a row for which the
 //! filter is NULL does not pass. For each predicate, the set of outcomes that its rows may have is computed. The set

@@ -1,4 +1,4 @@
-//! //! Compares the results of random programs with those of an interpreter (`naive.rs`), and has fixed cases that
+//! Compares the results of random programs with those of an interpreter (`naive.rs`), and has fixed cases that
 //! random programs reach too rarely.
 
 use super::random::{self, Random};

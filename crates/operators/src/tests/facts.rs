@@ -1,4 +1,4 @@
-//! //! Tests facts that are derived from expressions before any row is read (type, range, whether evaluation may
+//! Tests facts that are derived from expressions before any row is read (type, range, whether evaluation may
 //! fail). They are compared with the behaviour of Arrow's kernels.
 
 use super::{TestTable, compile_with};

@@ -1,4 +1,4 @@
-//! //! Tests group keys of strings, floats and many columns. They are packed into one integer if the table has few
+//! Tests group keys of strings, floats and many columns. They are packed into one integer if the table has few
 //! distinct strings, and otherwise stored as sequences of words.
 
 use super::random::Random;

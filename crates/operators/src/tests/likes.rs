@@ -1,4 +1,4 @@
-//! //! Tests LIKE patterns of literal strings and `%` against Arrow's kernel.
+//! Tests LIKE patterns of literal strings and `%` against Arrow's kernel.
 
 use arrow_array::{Scalar, StringViewArray};
 use farpool_model::LikePieces;

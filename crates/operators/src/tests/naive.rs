@@ -1,4 +1,4 @@
-//! //! An interpreter of programs for tests: evaluates row by row on plain values, slowly, and as close to the
+//! An interpreter of programs for tests: evaluates row by row on plain values, slowly, and as close to the
 //! definitions of [`farpool_model`] as possible.
 
 use arrow_array::{Array, ArrayRef};

@@ -1,4 +1,4 @@
-//! //! Generates random tables and programs for comparison with an interpreter.
+//! Generates random tables and programs for comparison with an interpreter.
 
 use super::TestTable;
 use crate::evaluate::array_of_ints;

@@ -1,4 +1,4 @@
-//! //! Tests groups that are emitted early because they exceed the memory limit: merged by group key, they must equal
+//! Tests groups that are emitted early because they exceed the memory limit: merged by group key, they must equal
 //! the result of an interpreter (`naive.rs`).
 
 use super::steps::Steps;

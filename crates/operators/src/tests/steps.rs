@@ -1,4 +1,4 @@
-//! //! Tests steps (the work of a thread at a time) that end anywhere in a row group: the result, and the counts of
+//! Tests steps (the work of a thread at a time) that end anywhere in a row group: the result, and the counts of
 //! rows and bytes, must equal those of processing whole row groups.
 
 use super::random::{self, Random};

@@ -1,4 +1,4 @@
-//! //! Tests top-k (`ORDER BY … LIMIT k`) against sorting all rows. Of rows that tie, any may be returned; so the
+//! Tests top-k (`ORDER BY … LIMIT k`) against sorting all rows. Of rows that tie, any may be returned; so the
 //! sort keys must be equal to those of the sorted rows, and every row must be a row of the whole result.
 
 use super::random::{self, Random};

@@ -1,4 +1,4 @@
-//! //! Tests that the verdicts of zone maps on a filter (all, some or no rows of a row group can pass) are never
+//! Tests that the verdicts of zone maps on a filter (all, some or no rows of a row group can pass) are never
 //! wrong.
 
 use super::random::{self, Random};

@@ -1,4 +1,4 @@
-//! //! Tests aggregation into one array for the whole table (the *whole-table way*) against an interpreter, with
+//! Tests aggregation into one array for the whole table (the *whole-table way*) against an interpreter, with
 //! group keys of enough possible values for it to be chosen.
 
 use super::random::Random;

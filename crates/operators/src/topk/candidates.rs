@@ -1,4 +1,4 @@
-//! //! Candidates of a top-k (`ORDER BY … LIMIT k`): the rows of one worker thread that may still be among the first
+//! Candidates of a top-k (`ORDER BY … LIMIT k`): the rows of one worker thread that may still be among the first
 //! k.
 //!
 //! Invariant: candidates of earlier steps have all their columns. Those of the current step have only their sort keys

@@ -1,4 +1,4 @@
-//! //! Top-k (`ORDER BY … LIMIT k`) of groups: the tasks that merge the groups of all workers pass them to one
+//! Top-k (`ORDER BY … LIMIT k`) of groups: the tasks that merge the groups of all workers pass them to one
 //! collector. The task that ends last emits the first k.
 //!
 //! Invariant: nothing is emitted before every task has handed over its groups.

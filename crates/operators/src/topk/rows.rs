@@ -1,4 +1,4 @@
-//! //! Top-k (`ORDER BY … LIMIT k`) of rows: a scan that keeps only rows which may be among the first k.
+//! Top-k (`ORDER BY … LIMIT k`) of rows: a scan that keeps only rows which may be among the first k.
 
 use super::threshold::{FirstKey, Threshold};
 use super::{Candidates, Top, compact, give};

@@ -1,4 +1,4 @@
-//! //! The threshold of a top-k (`ORDER BY … LIMIT k`): a value of the first sort key, shared by the workers of one
+//! The threshold of a top-k (`ORDER BY … LIMIT k`): a value of the first sort key, shared by the workers of one
 //! execution. Rows that sort behind it need not be kept.
 //!
 //! Invariant: if there is a threshold, some worker holds k rows, none of which sorts behind it by the first sort key.

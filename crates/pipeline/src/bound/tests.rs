@@ -1,4 +1,4 @@
-//! //! Tests of prepared programs that are kept under handles, and of conditions added to them.
+//! Tests of prepared programs that are kept under handles, and of conditions added to them.
 
 use super::*;
 use crate::{Run, Step};

@@ -1,4 +1,4 @@
-//! //! Tests the answers (exact, superset or refused) to groupings whose groups may exceed the memory budget.
+//! Tests the answers (exact, superset or refused) to groupings whose groups may exceed the memory budget.
 
 use super::*;
 use arrow_array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringViewArray};

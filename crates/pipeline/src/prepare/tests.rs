@@ -1,4 +1,4 @@
-//! //! Tests the answers to programs with operators that cannot be executed at the node, and the effective programs
+//! Tests the answers to programs with operators that cannot be executed at the node, and the effective programs
 //! (those that the node executes instead).
 
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Merging after the scan: tasks merge the operator states of all threads (such as their groups) to one result.
+//! Merging after the scan: tasks merge the operator states of all threads (such as their groups) to one result.
 
 use super::{Phase, Run, Step};
 use crate::dispenser::Dispenser;

@@ -1,4 +1,4 @@
-//! //! Queue of the row groups that a run (an execution of a program) has yet to process.
+//! Queue of the row groups that a run (an execution of a program) has yet to process.
 //!
 //! A run that needs its own order has a list: for example, a top-k that begins with the most promising row groups.
 //! All other runs take first the row groups that other runs have just read or filtered, then those in memory, and

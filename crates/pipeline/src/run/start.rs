@@ -1,4 +1,4 @@
-//! //! Start of a run (an execution of a program): what it reads, by which plan, and the memory that it needs.
+//! Start of a run (an execution of a program): what it reads, by which plan, and the memory that it needs.
 
 use super::morsel_queue::MorselQueue;
 use super::read_ahead::ReadAhead;

@@ -1,4 +1,4 @@
-//! //! Tests of runs (executions of programs) over small tables, with real threads, against simple loops over the
+//! Tests of runs (executions of programs) over small tables, with real threads, against simple loops over the
 //! rows.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]

@@ -1,7 +1,7 @@
 //! Tree of shares that selects the next task, by start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) at every
 //! level.
 //!
-//! //! Each member of the tree (a tenant, a client's region or a task) records its service: CPU time or equivalent,
+//! Each member of the tree (a tenant, a client's region or a task) records its service: CPU time or equivalent,
 //! divided by its weight. Of the children of a parent that have work, the one with the least service goes next. A
 //! member that gets work again after it had none starts from the service of the child that went last. So it can
 //! neither save up its share while it has no work nor be starved by newcomers.

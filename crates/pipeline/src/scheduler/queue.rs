@@ -1,4 +1,4 @@
-//! //! Queues of the scheduler: all tasks, and the choice of the next one. All of this is protected by the
+//! Queues of the scheduler: all tasks, and the choice of the next one. All of this is protected by the
 //! scheduler's lock.
 //!
 //! Invariants: a task is queued in the tree of shares of its class (foreground or background), or parked (it waits

@@ -1,4 +1,4 @@
-//! //! The interface between the scheduler and the work that it schedules ([`Task`]s, such as an execution of a
+//! The interface between the scheduler and the work that it schedules ([`Task`]s, such as an execution of a
 //! program).
 
 use super::Region;

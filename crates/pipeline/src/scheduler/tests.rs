@@ -1,4 +1,4 @@
-//! //! Tests fairness, backpressure, cancelling, panics, and the pauses of background work. Tasks only count their
+//! Tests fairness, backpressure, cancelling, panics, and the pauses of background work. Tasks only count their
 //! steps, and the clock is set by the tests.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]

@@ -1,4 +1,4 @@
-//! //! Tests which way of executing a program the cost model chooses, at made-up rates.
+//! Tests which way of executing a program the cost model chooses, at made-up rates.
 
 use super::*;
 use arrow_schema::{DataType, Field, Schema};

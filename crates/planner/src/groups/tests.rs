@@ -1,4 +1,4 @@
-//! //! Tests which programs are combined into one: compares the chosen groups with the best of all partitions, and
+//! Tests which programs are combined into one: compares the chosen groups with the best of all partitions, and
 //! checks which programs are left separate.
 
 use super::*;

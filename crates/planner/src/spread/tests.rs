@@ -1,4 +1,4 @@
-//! //! Tests estimates of the fraction of a column's values that satisfies a condition: they follow from frequent
+//! Tests estimates of the fraction of a column's values that satisfies a condition: they follow from frequent
 //! values and histograms, and are in [0, 1] for any statistics.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Filters the values that may change a HyperLogLog (a sketch of the number of distinct values). While the sketch
+//! Filters the values that may change a HyperLogLog (a sketch of the number of distinct values). While the sketch
 //! has registers, those are values whose rank exceeds their register. While it has a set of coupons (register index
 //! and rank of each value, for few values), those are values whose coupon is not in the set. Few values pass.
 //!

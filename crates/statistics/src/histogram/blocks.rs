@@ -1,4 +1,4 @@
-//! //! Counts many values of a column in the bins of its histogram at once. The bins of a block of values are
+//! Counts many values of a column in the bins of its histogram at once. The bins of a block of values are
 //! computed with vector instructions. Then the values are counted in several tables in turn, so that consecutive
 //! values of one bin do not wait for each other's count.
 //!

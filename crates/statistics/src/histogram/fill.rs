@@ -1,4 +1,4 @@
-//! //! Counts the values of Arrow arrays in the bins of a histogram: many values at once by [`super::blocks`], few
+//! Counts the values of Arrow arrays in the bins of a histogram: many values at once by [`super::blocks`], few
 //! one by one. The minimum and maximum of an array are determined first, so that the counting loop needs no branches
 //! for them.
 

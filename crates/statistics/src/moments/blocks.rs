@@ -1,4 +1,4 @@
-//! //! Adds rows to moments (sums and sums of products of pairs of columns), in blocks that fit the CPU cache. A
+//! Adds rows to moments (sums and sums of products of pairs of columns), in blocks that fit the CPU cache. A
 //! block is added to the moments that all pairs share. If it has NULLs that are left out pair by pair, it is added to
 //! the moments of each pair instead.
 

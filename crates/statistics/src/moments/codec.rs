@@ -1,4 +1,4 @@
-//! //! Encoding and decoding of moments (sums and sums of products of pairs of columns).
+//! Encoding and decoding of moments (sums and sums of products of pairs of columns).
 //!
 //! Invariant: equal states of integers have equal bytes. Decoding any bytes gives a state in which each number is
 //! plausible by itself, or `Corrupt`. The format is in `docs/wire.md`.

@@ -1,4 +1,4 @@
-//! //! Moments (sums and sums of products of pairs of columns) of a block of exact columns, that is, integers and
+//! Moments (sums and sums of products of pairs of columns) of a block of exact columns, that is, integers and
 //! decimals. The least value of each column is subtracted, and these distances are split into bytes. The sums of
 //! products of all pairs of byte columns then give those of all pairs of columns.
 //!

@@ -1,4 +1,4 @@
-//! //! Fast path for moments (sums and sums of products) of a block with few exact columns (integers and decimals)
+//! Fast path for moments (sums and sums of products) of a block with few exact columns (integers and decimals)
 //! whose distances from the least value fit 32 bits. With so few pairs of columns, products are computed directly,
 //! without splitting values into bytes.
 //!

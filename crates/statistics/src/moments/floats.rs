@@ -1,4 +1,4 @@
-//! //! Moments of a block with float columns. The mean of each column over the block is subtracted; the sums of
+//! Moments of a block with float columns. The mean of each column over the block is subtracted; the sums of
 //! products of these differences are the co-moments of the block.
 //!
 //! Before that, one value of the column is subtracted from all its values. So the mean of a constant column is

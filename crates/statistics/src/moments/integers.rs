@@ -1,4 +1,4 @@
-//! //! A vector of wide integers (sums of moments), each stored in as few 64-bit words as the column types need.
+//! A vector of wide integers (sums of moments), each stored in as few 64-bit words as the column types need.
 
 use super::wide::Wide;
 

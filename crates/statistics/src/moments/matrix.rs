@@ -1,4 +1,4 @@
-//! //! Matrices of byte columns and of float columns, in the two layouts that the kernels of moments read: each
+//! Matrices of byte columns and of float columns, in the two layouts that the kernels of moments read: each
 //! column contiguous, and groups of columns interleaved row by row.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! //! Computes means, variances, covariances, correlations and regressions from the moments (sums and sums of
+//! Computes means, variances, covariances, correlations and regressions from the moments (sums and sums of
 //! products) of a pair of columns.
 //!
 //! Sums of integers are converted to floats only here, after the mean has been subtracted exactly. So the correlation

@@ -1,4 +1,4 @@
-//! //! Computes moments (sums and sums of products of pairs of columns) row by row and pair by pair. Tests compare
+//! Computes moments (sums and sums of products of pairs of columns) row by row and pair by pair. Tests compare
 //! the fast kernels with this code, which also processes the few blocks that the kernels do not support.
 
 use super::layout::{Layout, pair_at, triangle};

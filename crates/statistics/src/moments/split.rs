@@ -1,4 +1,4 @@
-//! //! Moments of pairs of columns, each over the rows in which neither column of the pair is NULL.
+//! Moments of pairs of columns, each over the rows in which neither column of the pair is NULL.
 //!
 //! Invariant: sums of integers are exact, as in [`super::shared`], which is the special case without NULLs. Here each
 //! pair has six numbers.

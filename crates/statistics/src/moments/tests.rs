@@ -1,4 +1,4 @@
-//! //! Tests moments (sums and sums of products of pairs of columns) against a naive implementation (the plain twin):
+//! Tests moments (sums and sums of products of pairs of columns) against a naive implementation (the plain twin):
 //! exactness, merging, NULLs, and hostile bytes.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Reads the numbers of Arrow arrays for moments (sums and sums of products of pairs of columns).
+//! Reads the numbers of Arrow arrays for moments (sums and sums of products of pairs of columns).
 
 use crate::decimals;
 use arrow_array::cast::AsArray;

@@ -1,4 +1,4 @@
-//! //! Integers of 384 bits, for exact sums of products: the sum of squares of 2^62 decimals of 38 digits, multiplied
+//! Integers of 384 bits, for exact sums of products: the sum of squares of 2^62 decimals of 38 digits, multiplied
 //! by the number of rows, is less than 2^383 (thesis, equation 3.2, without rounding).
 //!
 //! Invariant: nothing here panics. Results that do not fit wrap around, which happens only with corrupt states.

@@ -1,4 +1,4 @@
-//! //! Converts profiles (sketches, histograms and moments of a table's columns) to encoded states and back. States
+//! Converts profiles (sketches, histograms and moments of a table's columns) to encoded states and back. States
 //! are sent and stored in encoded form.
 
 use super::{ColumnMoments, ColumnProfile, Profile};

@@ -1,4 +1,4 @@
-//! //! Tests the profile of a table (sketches, histograms and moments of its columns) against sketches, histograms
+//! Tests the profile of a table (sketches, histograms and moments of its columns) against sketches, histograms
 //! and moments that see every value; and tests its encoding.
 
 use super::*;

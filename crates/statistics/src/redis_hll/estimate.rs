@@ -1,4 +1,4 @@
-//! //! Redis' estimate of the number of distinct elements from the registers of a HyperLogLog: Otmar Ertl, "New
+//! Redis' estimate of the number of distinct elements from the registers of a HyperLogLog: Otmar Ertl, "New
 //! cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6.
 
 use super::{INDEX_BITS, REGISTER_MASK, REGISTERS};

@@ -1,4 +1,4 @@
-//! //! Sparse form of HyperLogLogs in the format of Redis: the registers as runs of equal ones.
+//! Sparse form of HyperLogLogs in the format of Redis: the registers as runs of equal ones.
 //!
 //! ```text
 //! 00nnnnnn           n + 1 registers are zero

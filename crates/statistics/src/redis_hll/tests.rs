@@ -1,4 +1,4 @@
-//! //! Tests HyperLogLogs in the format of Redis against bytes that redis-server 7.0.15 has written, and against
+//! Tests HyperLogLogs in the format of Redis against bytes that redis-server 7.0.15 has written, and against
 //! plain tables of registers.
 
 use super::*;

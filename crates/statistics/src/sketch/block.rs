@@ -1,4 +1,4 @@
-//! //! Hashes of a block of values. Each sketch of a column processes the whole block before the next sketch begins.
+//! Hashes of a block of values. Each sketch of a column processes the whole block before the next sketch begins.
 //! So each loop is short, and the table of each sketch is loaded into the cache once for many values.
 
 use crate::arch::{Kernel, Level};

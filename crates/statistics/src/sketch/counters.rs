@@ -1,4 +1,4 @@
-//! //! Tables of counters for two sketches of a column: Count-Min, which estimates how often a value occurs (Cormode
+//! Tables of counters for two sketches of a column: Count-Min, which estimates how often a value occurs (Cormode
 //! and Muthukrishnan 2005; thesis, section 4.2.2), and Fast-AGMS, which estimates join sizes and second moments
 //! (Cormode and Garofalakis 2005; section 4.2.3).
 //!
@@ -7,7 +7,7 @@
 //! Count-Min at the same position. So where the shapes of Fast-AGMS and Count-Min agree, one table serves both, at half
 //! the cost. The sign is the highest bit of a cell's index.
 //!
-//! //! Row j uses the bits of the hash from j·s to j·s + b, where b is the number of bits of a cell's index. The
+//! Row j uses the bits of the hash from j·s to j·s + b, where b is the number of bits of a cell's index. The
 //! stride s is 16 if the hash has that many bits, because the bits of each row then fill a 16-bit lane of the hash;
 //! otherwise s is b, as in SKT, the implementation of the thesis.
 //!

@@ -1,7 +1,7 @@
 //! Counts very frequent ("hot") values by comparison, before anything is hashed. In a skewed column most values are one
 //! of a few. In every row of counters, each of them would otherwise wait for the store of the one before.
 //!
-//! //! Invariant: the words that [`Hot::split`] returns and those that it counts are together the words of the input.
+//! Invariant: the words that [`Hot::split`] returns and those that it counts are together the words of the input.
 //! A state does not depend on which words were hot.
 
 use super::block::BLOCK;

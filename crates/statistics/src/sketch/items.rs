@@ -1,4 +1,4 @@
-//! //! Converts Arrow arrays to blocks of values, in the few forms that the hash function takes. NULLs are left out.
+//! Converts Arrow arrays to blocks of values, in the few forms that the hash function takes. NULLs are left out.
 
 use super::block::BLOCK;
 use crate::arch::{Kernel, Level};

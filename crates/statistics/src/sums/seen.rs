@@ -1,4 +1,4 @@
-//! //! Tracks which groups of a sum have values (a sum without values is NULL), in the cheapest form that the result
+//! Tracks which groups of a sum have values (a sum without values is NULL), in the cheapest form that the result
 //! needs.
 
 use super::words::{Rows, take_first};

@@ -1,4 +1,4 @@
-//! //! Tests exact sums against a naive fold in a wider integer, however the rows are divided, and means against the
+//! Tests exact sums against a naive fold in a wider integer, however the rows are divided, and means against the
 //! definition of rounding.
 
 use super::*;

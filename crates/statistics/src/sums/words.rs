@@ -1,4 +1,4 @@
-//! //! Words (fixed-width integers) that hold the sums of groups, and the loops that add to them.
+//! Words (fixed-width integers) that hold the sums of groups, and the loops that add to them.
 //!
 //! Invariant: the sum of a group is its word, plus its carries times 2^b, where b is the number of bits of a word.
 //! Every addition to a word is checked for overflow. Carries are allocated only after the first overflow.

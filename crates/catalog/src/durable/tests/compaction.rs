@@ -1,4 +1,4 @@
-//! //! Tests of the compaction of sparse segments (files of column chunks of which less than half is still needed).
+//! Tests of the compaction of sparse segments (files of column chunks of which less than half is still needed).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! //! Tests of tables that are larger than the memory pool.
+//! Tests of tables that are larger than the memory pool.
 
 use super::*;
 use farpool_columns::{Chunk, HeldValues, ValueReader};

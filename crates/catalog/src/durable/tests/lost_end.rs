@@ -1,4 +1,4 @@
-//! //! Tests of logs that lost records at their end, which is an error, and of logs whose last write is torn, which
+//! Tests of logs that lost records at their end, which is an error, and of logs whose last write is torn, which
 //! is not. A mark file has the number of durable records, by which the two are distinguished.
 
 use super::damage::without_reserve;

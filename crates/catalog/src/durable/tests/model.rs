@@ -1,4 +1,4 @@
-//! //! Tests random changes, merges, checkpoints, crashes and disk failures against a model of the expected tables.
+//! Tests random changes, merges, checkpoints, crashes and disk failures against a model of the expected tables.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! //! Tests of profiles (statistics of tables) that recovery leaves on disk.
+//! Tests of profiles (statistics of tables) that recovery leaves on disk.
 
 use super::*;
 use crate::AwaitedStatistics;

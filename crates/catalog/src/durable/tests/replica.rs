@@ -1,4 +1,4 @@
-//! //! Replication tests. A second catalog that gets only the log records of a first one must be equal to it after
+//! Replication tests. A second catalog that gets only the log records of a first one must be equal to it after
 //! every step. A catalog whose uncommitted records were removed must return to the state that readers have seen.
 
 use super::*;

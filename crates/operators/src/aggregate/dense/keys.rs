@@ -1,4 +1,4 @@
-//! //! Computes group numbers: the array index of a row's group, from the integer codes of its group keys. A group
+//! Computes group numbers: the array index of a row's group, from the integer codes of its group keys. A group
 //! number is a mixed-radix number whose digits are the codes.
 //!
 //! The code of a value is its dictionary code or its distance from the least value, in one row group or, by

@@ -1,4 +1,4 @@
-//! //! Evaluates masks: bitmaps of the rows that are counted in a measure (a sum or fold that an aggregation computes
+//! Evaluates masks: bitmaps of the rows that are counted in a measure (a sum or fold that an aggregation computes
 //! for each group).
 
 use super::measures::Mask;

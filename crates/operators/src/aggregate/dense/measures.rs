@@ -1,4 +1,4 @@
-//! //! Measures: sums and folds (such as minimum) that an aggregation computes for each group, and masks (the
+//! Measures: sums and folds (such as minimum) that an aggregation computes for each group, and masks (the
 //! conditions under which a row counts in them). Equal measures are computed once; the running values of several
 //! aggregate functions may be derived from one of them.
 //!

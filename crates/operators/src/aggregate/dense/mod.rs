@@ -1,4 +1,4 @@
-//! //! Code shared by the implementations of aggregation that keep groups in an array ([`super::whole`],
+//! Code shared by the implementations of aggregation that keep groups in an array ([`super::whole`],
 //! [`super::fused`], and [`super::mixed`] where it can). The array index of a group is its *group number*, computed
 //! from the integer codes (such as dictionary codes) of its group keys. This module computes group numbers and the
 //! measures (sums and folds) of each group, and scans the rows of a row group.

@@ -1,4 +1,4 @@
-//! //! An aggregation over groups in an array, bound to the chunks of one row group. The array index of a group is
+//! An aggregation over groups in an array, bound to the chunks of one row group. The array index of a group is
 //! its group number. A *lane* is a column or an expression evaluated as 64-bit integers.
 
 use super::keys::{DenseKeys, KeyFrame};

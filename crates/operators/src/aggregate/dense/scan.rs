@@ -1,4 +1,4 @@
-//! //! Scans the rows of a row group in parts of a few thousand rows, and adds the values of each part to the sums
+//! Scans the rows of a row group in parts of a few thousand rows, and adds the values of each part to the sums
 //! and folds of its groups (a [`Target`]).
 //!
 //! A *lane* is a column or an expression evaluated as 64-bit integers. A row is *selected* if it passes the query's

@@ -1,4 +1,4 @@
-//! //! Fast path of the *fused way* of aggregation (groups are added in an array, directly from bit-packed columns),
+//! Fast path of the *fused way* of aggregation (groups are added in an array, directly from bit-packed columns),
 //! for few groups: rows are added two at a time.
 //!
 //! The groups of two rows form one of 256 pairs. Each pair has two sums next to each other, one for each row's group.

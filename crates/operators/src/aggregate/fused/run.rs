@@ -1,4 +1,4 @@
-//! //! Runs the *fused way* of aggregation over one row group: adds values to groups in an array, directly from
+//! Runs the *fused way* of aggregation over one row group: adds values to groups in an array, directly from
 //! bit-packed columns.
 
 use super::few::FewSums;

@@ -1,4 +1,4 @@
-//! //! Partial sums and folds (such as minimum) of the rows of one row group, in arrays that are indexed by group
+//! Partial sums and folds (such as minimum) of the rows of one row group, in arrays that are indexed by group
 //! number.
 
 use crate::aggregate::fold::{for_fold, neutral};

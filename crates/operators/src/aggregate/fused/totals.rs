@@ -1,4 +1,4 @@
-//! //! Fast path of the *fused way* (aggregation directly from bit-packed columns) for aggregations without group
+//! Fast path of the *fused way* (aggregation directly from bit-packed columns) for aggregations without group
 //! keys: columns are summed while they are unpacked.
 //!
 //! Usable for row groups in which every sum is that of a bit-packed column, with any mask (condition under which a

@@ -1,4 +1,4 @@
-//! //! The *mixed way* of aggregation, bound to one row group: it reads encoded values where it can, decodes the
+//! The *mixed way* of aggregation, bound to one row group: it reads encoded values where it can, decodes the
 //! others, and finds groups in a hash table.
 //!
 //! A *lane* is a column or an expression evaluated as 64-bit integers. A row is *selected* if it passes the query's

@@ -1,4 +1,4 @@
-//! //! Sketches (such as HyperLogLog) of a column with few distinct values in a row group: counts the occurrences of
+//! Sketches (such as HyperLogLog) of a column with few distinct values in a row group: counts the occurrences of
 //! each dictionary code or integer, so that each distinct value is hashed only once.
 //!
 //! Invariant: the resulting sketch is the same as if all values had been decoded and added.

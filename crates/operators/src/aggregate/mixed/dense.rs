@@ -1,4 +1,4 @@
-//! //! Finds the groups of rows whose group keys have few possible combinations. An array maps the number of each
+//! Finds the groups of rows whose group keys have few possible combinations. An array maps the number of each
 //! combination (the group number, computed from dictionary codes or integers) to a group id, so that each combination
 //! is looked up in the hash table only once per row group.
 

@@ -1,4 +1,4 @@
-//! //! The interface by which the *mixed way* of aggregation finds the group id of each row, and the forms of group
+//! The interface by which the *mixed way* of aggregation finds the group id of each row, and the forms of group
 //! keys.
 
 use crate::aggregate::radix;

@@ -1,4 +1,4 @@
-//! //! Finds the groups of rows whose group keys are packed into one 64-bit integer, in one row group.
+//! Finds the groups of rows whose group keys are packed into one 64-bit integer, in one row group.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};

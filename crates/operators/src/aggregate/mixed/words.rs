@@ -1,4 +1,4 @@
-//! //! Finds the groups of rows with group keys of any type: the group keys of a row are encoded as a sequence of
+//! Finds the groups of rows with group keys of any type: the group keys of a row are encoded as a sequence of
 //! 64-bit words.
 //!
 //! Values come from decoded arrays or from *lanes* (columns or expressions evaluated as 64-bit integers).

@@ -1,4 +1,4 @@
-//! //! Groups the partitioned rows of all worker threads and merges their groups, partition by partition. Rows are
+//! Groups the partitioned rows of all worker threads and merges their groups, partition by partition. Rows are
 //! partitioned by the hash of their group keys, so that each partition can be merged alone.
 
 use super::part::Part;

@@ -1,4 +1,4 @@
-//! //! Groups of one partition of the rows (by the hash of their group keys), and how records (rows that are not
+//! Groups of one partition of the rows (by the hash of their group keys), and how records (rows that are not
 //! grouped yet) are added to them.
 
 use super::records::Records;

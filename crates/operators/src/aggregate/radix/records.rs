@@ -1,4 +1,4 @@
-//! //! Records: rows that were partitioned by the hash of their group keys and are not grouped yet. A record has the
+//! Records: rows that were partitioned by the hash of their group keys and are not grouped yet. A record has the
 //! group key and the arguments of one row as 64-bit words.
 //!
 //! A record begins with the packed group key (all group keys in one word) or, if the group key is a sequence of

@@ -1,4 +1,4 @@
-//! //! Decides whether an aggregation can partition its rows by the hash of their group keys (the *radix way*), and
+//! Decides whether an aggregation can partition its rows by the hash of their group keys (the *radix way*), and
 //! the layout of its records (rows that are partitioned and not grouped yet).
 
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Kind};

@@ -1,4 +1,4 @@
-//! //! State of one worker in the *radix way* of aggregation: its rows, partitioned by the hash of their group keys,
+//! State of one worker in the *radix way* of aggregation: its rows, partitioned by the hash of their group keys,
 //! and the groups that were made of earlier rows.
 
 use super::part::Part;

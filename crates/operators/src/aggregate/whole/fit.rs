@@ -1,4 +1,4 @@
-//! //! Decides whether an aggregation uses the *whole-table way* (one array of groups for the whole table, indexed by
+//! Decides whether an aggregation uses the *whole-table way* (one array of groups for the whole table, indexed by
 //! a number that is computed from the group keys), and how the words of a group are laid out.
 
 use crate::aggregate::aggregation::{AggregateResult, Aggregation, Key};

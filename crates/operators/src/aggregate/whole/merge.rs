@@ -1,4 +1,4 @@
-//! //! Merges the arrays of groups of all worker threads in the *whole-table way* (one array of groups per worker,
+//! Merges the arrays of groups of all worker threads in the *whole-table way* (one array of groups per worker,
 //! indexed by a group number that is computed from the group keys), and emits the groups, one range of group numbers
 //! at a time.
 

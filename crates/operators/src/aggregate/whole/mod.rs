@@ -1,4 +1,4 @@
-//! //! The whole-table way, an implementation of aggregation: each worker thread has one array of accumulators for
+//! The whole-table way, an implementation of aggregation: each worker thread has one array of accumulators for
 //! the whole table. The array index of a row's group (its group number) is computed from the integer codes of its
 //! group keys.
 //!

@@ -1,4 +1,4 @@
-//! //! Adds the rows of row groups to the array of groups of the *whole-table way* (see [`super`]).
+//! Adds the rows of row groups to the array of groups of the *whole-table way* (see [`super`]).
 
 use super::table::WholeTable;
 use crate::aggregate::dense::{DenseRows, Scratch, Target, each_batch};

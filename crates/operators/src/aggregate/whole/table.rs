@@ -1,4 +1,4 @@
-//! //! The array of one worker thread in the *whole-table way* of aggregation: a few words for each possible group,
+//! The array of one worker thread in the *whole-table way* of aggregation: a few words for each possible group,
 //! or one bit. Its index is a group number, computed from the group keys.
 
 use super::fit::{Form, Whole};

@@ -1,4 +1,4 @@
-//! //! Tests of runs that change rows (UPDATE and DELETE), against a loop over the rows.
+//! Tests of runs that change rows (UPDATE and DELETE), against a loop over the rows.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 

@@ -1,4 +1,4 @@
-//! //! Tests of runs (executions of programs) over tables whose values are loaded and evicted meanwhile, against the
+//! Tests of runs (executions of programs) over tables whose values are loaded and evicted meanwhile, against the
 //! same runs over tables in memory.
 
 mod riders;

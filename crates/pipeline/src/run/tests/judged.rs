@@ -1,4 +1,4 @@
-//! //! Tests of programs that share the results of a filter (the predicate cache), against the same programs executed
+//! Tests of programs that share the results of a filter (the predicate cache), against the same programs executed
 //! alone.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Kernel of moments for AMX, the matrix instructions of recent Intel CPUs: one instruction multiplies 16 columns
+//! Kernel of moments for AMX, the matrix instructions of recent Intel CPUs: one instruction multiplies 16 columns
 //! of bytes with 16 others over 64 rows. Four such instructions are in progress at a time, on four tiles (matrix
 //! registers) of sums (Intel's optimization manual, chapter 20).
 //!

@@ -1,4 +1,4 @@
-//! //! Kernels of moments for AVX2: sums of products of byte columns. Bytes are widened to 16 bits, and one
+//! Kernels of moments for AVX2: sums of products of byte columns. Bytes are widened to 16 bits, and one
 //! instruction multiplies and adds two rows of eight columns.
 
 use crate::moments::matrix::{Bytes, GROUP, LINE};

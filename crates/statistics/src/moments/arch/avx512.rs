@@ -1,4 +1,4 @@
-//! //! Kernels of moments for AVX-512 with VNNI: one instruction multiplies four bytes of a column with those of 16
+//! Kernels of moments for AVX-512 with VNNI: one instruction multiplies four bytes of a column with those of 16
 //! other columns, or a float with 8 others.
 
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES, LINE};

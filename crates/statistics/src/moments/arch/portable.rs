@@ -1,4 +1,4 @@
-//! //! Kernels of moments (sums of products of pairs of columns) for any CPU: plain loops, which the compiler
+//! Kernels of moments (sums of products of pairs of columns) for any CPU: plain loops, which the compiler
 //! vectorises for each level of CPU instructions.
 
 use super::Kernel;

@@ -1,4 +1,4 @@
-//! //! Tests the kernels of moments (sums of products of pairs of columns) on every level of CPU instructions that
+//! Tests the kernels of moments (sums of products of pairs of columns) on every level of CPU instructions that
 //! this machine supports, against plain loops.
 
 use super::Level;

@@ -1,4 +1,4 @@
-//! //! Tests the stated error bounds of sketches against exact counts, over many draws of values. The hash function
+//! Tests the stated error bounds of sketches against exact counts, over many draws of values. The hash function
 //! is fixed, so that different values take the place of different seeds.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Tests sketches against published values, and against recomputed values of other implementations. SKT is the
+//! Tests sketches against published values, and against recomputed values of other implementations. SKT is the
 //! implementation of the thesis; tests of the hash function are in `hash.rs`.
 
 use super::super::counters::{Shape, Table, median};

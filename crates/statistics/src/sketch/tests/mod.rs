@@ -1,4 +1,4 @@
-//! //! Tests sketches of columns with known values against exact counts.
+//! Tests sketches of columns with known values against exact counts.
 
 mod bounds_hold;
 mod golden;

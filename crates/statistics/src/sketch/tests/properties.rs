@@ -1,4 +1,4 @@
-//! //! Tests properties of sketches over random columns: against a naive implementation, for all ways in which a
+//! Tests properties of sketches over random columns: against a naive implementation, for all ways in which a
 //! column can be added, and for all ways in which parts are merged.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! //! Tests of runs (executions of programs) that share reads of one table, against the same runs executed alone.
+//! Tests of runs (executions of programs) that share reads of one table, against the same runs executed alone.
 
 use super::*;
 use crate::{BoundProgram, SharedScans};
