@@ -5,7 +5,6 @@
 //! on, which row groups were merged. It has the same form whether a client requests it, recovery reads its record, or
 //! a record comes from another node. Actions of one node only are not changes: checkpoints, compaction, profiles,
 //! caches, and counts of how often chunks were read.
-//! caches, and the counts of how often chunks were read.
 //!
 //! Example: rows 20 to 29 of `t` are deleted, and the table had row groups of rows 0-19 and 20-39. The change is one
 //! splice at row 20 that replaces 20 rows by a row group of the other 10.

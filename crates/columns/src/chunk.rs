@@ -41,7 +41,7 @@ pub type Location = Arc<dyn Any + Send + Sync>;
 pub struct Chunk {
     data_type: DataType,
     rows: usize,
-    /// `None` when no row is NULL, and in a constant.
+    /// Bitmap of the rows that are not NULL; `None` when no row is NULL, and for a constant.
     validity: Option<BooleanBuffer>,
     zone: ZoneMap,
     pub(crate) body: Body,
@@ -57,8 +57,8 @@ pub struct Chunk {
     /// properties.
     hidden: Option<Box<EncryptedValues>>,
     facts: Option<Arc<EncryptedBounds>>,
-    /// Whether the chunk is in memory that should be freed soon. Arrays decoded from it are then copies, so that they
-    /// do not keep that memory in use.
+    /// Whether the chunk is in memory that should be freed soon. Decoded arrays are then copies, so that they do not
+    /// keep that memory in use.
     is_passing: bool,
 }
 

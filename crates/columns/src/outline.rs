@@ -1,4 +1,4 @@
-//! Outline of a chunk: its properties except its values, minimum and maximum.
+//! Outline of a chunk: its type, sizes and encoding, from which a handle can be created that has no values.
 
 use crate::body::EncodingKind;
 use crate::bytes::{HeadPrefix, Image, Reader, read_head_prefix};

@@ -27,7 +27,7 @@ const BYTES_MIN: usize = 16 << 10;
 /// normally.
 const KEPT_BYTES_MIN: usize = 16 << 20;
 
-/// Memory that all results share which are being read.
+/// Memory that all results of a process share which are being read.
 #[derive(Debug)]
 pub struct ResultMemory {
     pool: Arc<Pool>,

@@ -178,7 +178,7 @@ fn dictionary<'a>(
     bytes: usize,
 ) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     let rows = array.len();
-    // Size as plain bytes: the strings, and about 10 bits for the end of each.
+    // Size of the values as plain bytes: the strings, and about 10 bits for the end of each.
     let budget = bytes + rows * 10 / 8;
     let mut collector = Collector::new(array);
     let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
@@ -238,7 +238,7 @@ fn dictionary_array(values: &[&[u8]], data_type: &DataType) -> ArrayRef {
         view_of(&data, start - value.len(), value.len())
     });
     let views: ScalarBuffer<u128> = views.collect::<Vec<_>>().into();
-    // SAFETY: the views are over `data`, and the values come from an array of this type.
+    // SAFETY: the views were made over `data`, and the values come from an array of this type.
     unsafe { Views { views, data: Buffer::from_vec(data) }.into_array(data_type, None) }
 }
 
@@ -277,7 +277,7 @@ impl<'a> Collector<'a> {
             hasher,
             values: Vec::new(),
             first_rows: Vec::new(),
-            // Equal to no view, because no string is so long.
+            // Initial entries equal no view, because no string is as long as they state.
             recent: Box::new([(u128::MAX, 0); RECENT]),
             bytes: 0,
         }

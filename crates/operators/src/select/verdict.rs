@@ -3,7 +3,6 @@
 //! Invariant: the verdict is `None` only if no row can pass, and `All` only if every row passes; a row for which the
 //! filter is NULL does not pass. For each predicate, the set of outcomes that its rows may have is computed. The set
 //! may contain outcomes that no row has, but lacks none that a row has.
-//! larger than the set of those they do have.
 
 use super::compile::{Filter, Form, Leaf, Predicate, ZoneTest};
 use crate::Verdict;

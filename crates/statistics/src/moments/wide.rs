@@ -1,5 +1,5 @@
 //! Integers of 384 bits, for exact sums of products: the sum of squares of 2^62 decimals of 38 digits, multiplied
-//! by the number of rows, is less than 2^383 (thesis, equation 3.2, without rounding).
+//! by the number of rows, is less than 2^383 (M. Chiosa's thesis, ETH Zurich no. 29551, equation 3.2, without rounding).
 //!
 //! Invariant: nothing here panics. Results that do not fit wrap around, which happens only with corrupt states.
 

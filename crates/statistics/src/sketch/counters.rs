@@ -1,6 +1,6 @@
-//! Tables of counters for two sketches of a column: Count-Min, which estimates how often a value occurs (Cormode
-//! and Muthukrishnan 2005; thesis, section 4.2.2), and Fast-AGMS, which estimates join sizes and second moments
-//! (Cormode and Garofalakis 2005; section 4.2.3).
+//! Tables of counters for two sketches of a column: Count-Min, which estimates how often a value occurs (Cormode and
+//! Muthukrishnan 2005; M. Chiosa's thesis, ETH Zurich no. 29551, section 4.2.2), and Fast-AGMS, which estimates join
+//! sizes and second moments (Cormode and Garofalakis 2005; section 4.2.3).
 //!
 //! A row of Fast-AGMS is stored as two plain counts per counter: one cell counts the values that increment the counter,
 //! and one those that decrement it. The counter is the difference of the two cells; their sum is the counter of
@@ -9,7 +9,7 @@
 //!
 //! Row j uses the bits of the hash from j·s to j·s + b, where b is the number of bits of a cell's index. The
 //! stride s is 16 if the hash has that many bits, because the bits of each row then fill a 16-bit lane of the hash;
-//! otherwise s is b, as in SKT, the implementation of the thesis.
+//! otherwise s is b, as in SKT (Chiosa et al., VLDB 2021), the sketch accelerator of the thesis.
 //!
 //! The values of a block are first counted in bytes, which for four rows fit the L1 cache. A byte that overflows adds
 //! 256 to its cell.

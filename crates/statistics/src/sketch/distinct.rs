@@ -1,5 +1,6 @@
-//! HyperLogLog: estimates the number of distinct values (Flajolet et al. 2007; thesis, section 4.2.1). Uses the
-//! estimator of Ertl 2017, which is unbiased for any number of values and needs no tables.
+//! HyperLogLog: estimates the number of distinct values (Flajolet et al. 2007; M. Chiosa's thesis, ETH Zurich no.
+//! 29551, section 4.2.1). Uses the estimator of Ertl 2017, which is unbiased for any number of values and needs no
+//! tables.
 //!
 //! As in Apache DataSketches, the low bits of the first word of a value's hash select its register, and its rank is one
 //! plus the number of leading zeros of the second word. While there are few values, their coupons are kept instead of

@@ -1,6 +1,6 @@
-//! Sketches of one column, computed in one pass: HyperLogLog, Count-Min and Fast-AGMS, which share one 128-bit hash per
-//! value; the most frequent values; quantiles; and the numbers of rows and NULLs, minimum, maximum and sum (thesis,
-//! chapter 4).
+//! Sketches of one column, computed in one pass: HyperLogLog, Count-Min and Fast-AGMS, which share one 128-bit hash
+//! per value; the most frequent values; quantiles; and the numbers of rows and NULLs, minimum, maximum and sum (M.
+//! Chiosa's thesis, ETH Zurich no. 29551, chapter 4).
 //!
 //! Invariant: a state is the same, bit for bit, however the rows were divided and in which order the parts were merged.
 //! Exceptions are sums of floats, the set of frequent values and the sample for quantiles. No two rows of one table of

@@ -1,4 +1,5 @@
-//! Trust in the counts of Count-Min, judged from the other two sketches of the column (thesis, sections 4.3.4 and
+//! Trust in the counts of Count-Min, judged from the other two sketches of the column (M. Chiosa's thesis, ETH Zurich
+//! no. 29551, sections 4.3.4 and
 //! 4.3.5).
 //!
 //! Count-Min overestimates the count of a value when, in every row of counters, another value uses the same counter.

@@ -179,7 +179,6 @@ impl Kernel for Add<'_> {
             let groups = u64::from_le_bytes(*groups);
             // Every second byte is the index of a pair: the first row's group in the low four bits, the second row's
             // in the high four.
-            // high half.
             let pairs = groups | groups >> 4;
             for (index, table) in tables.iter_mut().enumerate() {
                 let sums = &mut table[usize::from((pairs >> (16 * index)) as u8)];

@@ -127,8 +127,8 @@ fn a_precise_sketch_is_as_good_as_the_thesis_says() {
     moment.check("second moment", 0.02);
 }
 
-/// Section 4.3.5 of the thesis: Count-Min is not trusted with many uniform values; with skew it is trusted for
-/// frequent ones.
+/// Section 4.3.5 of M. Chiosa's thesis, ETH Zurich no. 29551: Count-Min is not trusted with many uniform values; with
+/// skew it is trusted for frequent ones.
 #[test]
 fn count_min_is_trusted_while_values_are_few() {
     let few = sketched(&draw(1, 50_000, Some(3.0)), all());

@@ -1,5 +1,6 @@
-//! Tests sketches against published values, and against recomputed values of other implementations. SKT is the
-//! implementation of the thesis; tests of the hash function are in `hash.rs`.
+//! Tests sketches against published values, and against recomputed values of other implementations. SKT is the sketch
+//! accelerator of Chiosa et al. (VLDB 2021), on whose thesis the sketches are based; tests of the hash function are
+//! in `hash.rs`.
 
 use super::super::counters::{Shape, Table, median};
 use super::*;
