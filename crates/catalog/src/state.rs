@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-/// The tables and views of all tenants, and the changes that are on their way to the disk.
+/// The tables and views of all tenants, and the changes whose log records are not durable yet.
 #[derive(Debug, Default)]
 pub(super) struct CatalogState {
     pub newest: Names,

@@ -1,4 +1,5 @@
-//! Statistics of table versions: those known so far, and profiles computed on request.
+//! Statistics of table versions: those known so far, and profiles (statistics of all rows) computed on request. A *tap*
+//! is the handle of a profile's computation, which runs in the background.
 
 use super::state::CatalogState;
 use super::tap::{AwaitedProfile, Tap};

@@ -241,7 +241,7 @@ impl TableBuilder {
         // Several threads encode. Row groups that were encoded before an earlier one are in the pool already,
         // although they were not added yet, so that they count here.
         let bytes = arena.bytes_placed().max(self.bytes_added());
-        // The rest of a page that one thread has just taken for a chunk is free for other chunks.
+        // Unused parts of the tenant's pages count as free, too, because other chunks can be placed there.
         let (pool, tenant) = (arena.pool(), arena.tenant());
         let free = pool.bytes_free(tenant) + pool.bytes_free_for_pieces(tenant);
         if projected.saturating_sub(bytes) <= free {

@@ -363,7 +363,7 @@ impl RowGroup {
     /// `Ok(None)` if the row group itself has all of them.
     ///
     /// # Errors
-    /// The handles of `columns` whose values are not in memory, if there are any.
+    /// If values of `columns` are not in memory, the error is the list of the handles that lack them.
     pub fn with_values(
         &self,
         columns: impl Iterator<Item = usize> + Clone,

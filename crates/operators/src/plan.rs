@@ -238,7 +238,7 @@ impl Plan {
         State { buffers: LaneBuffers::default(), held: self.compiled.output.new_held(&shared.threshold) }
     }
 
-    /// Returns what the zone maps of `group` tell about the filter; reads no values.
+    /// Returns whether all, some or no rows of `group` can pass the filter, according to its zone maps. Reads no values.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }

@@ -1,4 +1,5 @@
-//! The memory budget of an execution, and the handling of groupings whose groups may exceed it (Ibex, sections 4 to 6).
+//! The memory budget of an execution, and the handling of groupings whose groups may exceed it (Woods et al., *Ibex*,
+//! PVLDB 2014, sections 4 to 6).
 //!
 //! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups fit the budget, whatever the
 //! number of workers. Other groupings are answered `superset` and never fail for lack of memory: groups that do not fit

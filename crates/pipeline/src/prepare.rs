@@ -1,5 +1,5 @@
 //! Checks a program against a table and decides for each operator whether it can be executed here. The host executes
-//! what the node cannot, and the result is the same either way (Ibex, section 5).
+//! what the node cannot, and the result is the same either way (Woods et al., *Ibex*, PVLDB 2014, section 5).
 //!
 //! Invariant: a host that applies every operator whose answer is not `exact` to the result of the effective program
 //! gets the result of the original program. Therefore, if a filter is not exact, three rules hold: no operator that

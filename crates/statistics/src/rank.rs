@@ -209,7 +209,7 @@ mod tests {
         f64::from(agreement) / (untied[0] * untied[1]).sqrt()
     }
 
-    /// Computes Pearson's coefficient of average ranks, each found by counting.
+    /// Computes Spearman's rank correlation naively: Pearson's coefficient of average ranks, each found by counting.
     fn spearman_twin(x: &[i32], y: &[i32]) -> f64 {
         let ranks = |values: &[i32]| -> Vec<f64> {
             let count = |test: &dyn Fn(&i32) -> bool| values.iter().filter(|v| test(v)).count() as f64;

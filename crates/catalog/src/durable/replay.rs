@@ -74,7 +74,7 @@ pub(super) struct ReplayedTable {
     pub profile: Option<ReplayedProfile>,
     /// Encryption tier of the values in memory; `None` if they are not encrypted.
     pub tier: Option<Tier>,
-    /// Cipher of that tier, created before the table's row groups are read.
+    /// Cipher for the values in memory if `tier` is set. Created before the table's row groups are read.
     pub cipher: Option<Arc<MemoryCipher>>,
     /// Number of distinct values of each column, if known. Has one entry per column, or is empty.
     pub distinct: Vec<Option<u64>>,

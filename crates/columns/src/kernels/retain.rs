@@ -210,7 +210,7 @@ fn widen<S: Simd, L: Lane, W: Lane>(
 pub(crate) trait Plain: Copy {
     type Key: Lane;
 
-    /// Returns the keys of a unit's values. Must be `#[inline(always)]`.
+    /// Returns the comparison keys of a unit (64 bytes) of values. Must be `#[inline(always)]`.
     fn keys<S: Simd>(simd: S, values: &[Self; 64], start: usize) -> <Self::Key as Lane>::Unit;
 }
 

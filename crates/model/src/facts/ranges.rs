@@ -36,7 +36,7 @@ fn arithmetic_may_fail(op: ArithmeticOp, left: &Facts, right: &Facts, result: &D
         ArithmeticOp::Divide if is_decimal => {}
         ArithmeticOp::Divide => {
             let least = integer_range(&left.data_type).map_or(i128::MIN, |(min, _)| min);
-            // The least integer has no negative.
+            // Dividing the least integer by -1 overflows, because its negation does not fit the type.
             return least < 0 && holds(r, -1) && holds(l, least);
         }
         ArithmeticOp::Modulo if is_decimal => {}

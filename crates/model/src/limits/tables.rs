@@ -2,7 +2,8 @@
 
 use super::MESSAGE_BYTES_MAX;
 
-/// Bytes per memory page of the pool. Reason: the size of an x86-64 huge page, and of a page of Farview's MMU (section
+/// Bytes per memory page of the pool. Reason: the size of an x86-64 huge page, and of a page of the MMU of *Farview*
+/// (Korolija et al., CIDR 2022, section
 /// 4.3).
 pub const PAGE_BYTES: usize = 2 << 20;
 

@@ -1,4 +1,5 @@
-//! Spilling: what happens when the groups of a worker exceed its memory limit (Ibex, sections 4 and 5: bypass tuples).
+//! Spilling: what happens when the groups of a worker exceed its memory limit (Woods et al., *Ibex*, PVLDB 2014,
+//! sections 4 and 5: bypass tuples).
 //!
 //! The worker emits all its groups as partial results and continues with an empty hash table. In sorted or clustered
 //! input, these groups are complete or nearly so. If a worker instead kept its first groups, the table would be full

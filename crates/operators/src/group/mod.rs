@@ -1,4 +1,5 @@
-//! Grouping: assigns an id to each distinct combination of group keys (Farview, section 5.4).
+//! Grouping: assigns an id to each distinct combination of group keys (Korolija et al., *Farview*, CIDR 2022, section
+//! 5.4).
 //!
 //! Input: the group keys of a batch. Output: a group id per row; ids are consecutive from 0, in the order of first
 //! appearance. NULL is a value like any other. -0.0 is the same group key as 0.0, and NaNs are the same if their bits

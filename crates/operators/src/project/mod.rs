@@ -1,4 +1,5 @@
-//! Projection: returns the requested columns of the rows that pass the filter (Farview, section 5.2).
+//! Projection: returns the requested columns of the rows that pass the filter (Korolija et al., *Farview*, CIDR 2022,
+//! section 5.2).
 //!
 //! Input: selections of batches of a row group. Output: record batches of the result schema, of about
 //! [`limits::BATCH_ROWS`] rows even if few rows of each row group pass; without columns, batches that only have a

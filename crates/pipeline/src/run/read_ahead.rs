@@ -71,7 +71,7 @@ pub(super) enum GroupValues {
 }
 
 impl GroupReads {
-    /// Creates the state of a row group that another run has read.
+    /// Creates the read state of a row group whose values another run has read. `kept` keeps them in memory.
     pub fn keeping(kept: HeldValues) -> GroupReads {
         GroupReads { kept: Some(kept), ..GroupReads::default() }
     }
@@ -353,8 +353,8 @@ impl Run {
         farpool_columns::fetch(handles, Box::new(request));
     }
 
-    /// Counts the handles in `handles` without values as read by this run, and other values that it waits for as
-    /// shared.
+    /// Counts in the execution statistics the handles in `handles` that lack values as read by this run, and other
+    /// values that the run waits for as shared.
     fn asked_first(&self, number: u64, handles: &[Arc<Chunk>]) {
         let read = || handles.iter().filter(|handle| handle.is_absent());
         let bytes_on_disk = |is_counted: fn(&Chunk) -> bool| {

@@ -1,10 +1,10 @@
 //! Shares worker threads among all work of a node: executions of programs, requests, loads, profiles.
 //!
 //! Scheduling is fair at each level of a tree: between tenants by their weights, between the regions of a tenant
-//! equally, and between the tasks of a region equally (a region is a client's share of the node; Farview, section 4.2).
-//! A step is charged its CPU time, or the time that its bytes take at memory bandwidth, whichever is more. A task that
-//! cannot continue, because its sink is full or its rows have not arrived, is parked until it is woken; no thread
-//! blocks on it (backpressure).
+//! equally, and between the tasks of a region equally (a region is a client's share of the node; Korolija et al.,
+//! *Farview*, CIDR 2022, section 4.2). A step is charged its CPU time, or the time that its bytes take at memory
+//! bandwidth, whichever is more. A task that cannot continue, because its sink is full or its rows have not arrived,
+//! is parked until it is woken; no thread blocks on it (backpressure).
 //!
 //! Invariant: `finish` of a task is called exactly once, after its last step. While the scheduler's lock is held, only
 //! the methods `readiness` and `bytes_read` of tasks are called. Finding the next step costs at most the logarithm of

@@ -164,11 +164,12 @@ mod avx512 {
         passing + one_by_one(low, high, &mut to[passing..], is_above(floor))
     }
 
-    /// Processes all values except the last few that do not fill a vector; those pass for whose coupons
-    /// `passes` is set.
+    /// Writes to `to` the coupons of those values for which `passes` sets a bit. Processes all values except the last
+    /// few that do not fill a vector.
     ///
     /// # Safety
-    /// As above.
+    /// The CPU must support the instructions of the level; the slices must have equal lengths, and `to` must be
+    /// [`SPARE`] longer.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
     unsafe fn sixteen_each(

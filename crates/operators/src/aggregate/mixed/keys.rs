@@ -28,9 +28,10 @@ pub enum KeyForm {
 pub(crate) struct KeyInput<'b> {
     pub(super) group: &'b RowGroup,
     pub(super) rows: RowSet<'b>,
-    /// Holds the columns reported by [`KeyLookup::decoded`].
+    /// Decoded columns; they must include those reported by [`KeyLookup::decoded`].
     pub(super) frame: &'b Frame,
-    /// Holds the lanes reported by [`KeyLookup::lanes`].
+    /// Values of lanes (columns or expressions evaluated as 64-bit integers); they must include those reported by
+    /// [`KeyLookup::lanes`].
     pub(super) lanes: &'b LaneBuffers,
 }
 
