@@ -8,6 +8,9 @@
 //!
 //! Example: two appends to version 3 are planned at the same time. The first is made as version 4; the second finds
 //! that version 3 is no longer the newest, and is planned again after the rows of version 4.
+//!
+//! Terms: a *splice* replaces a range of rows by new row groups. A row group is *settled* if it is no longer merged
+//! with others. A *tap* is the handle of the background computation of a profile (the statistics of rows).
 
 use super::changes::{self, Change, ChangeKind, NewTable, Splice, TableSize};
 use super::durable::Prepared;

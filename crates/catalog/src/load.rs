@@ -16,6 +16,9 @@
 //!
 //! Invariant: a load that is dropped, for whatever reason, frees all its pages: they belong to the row groups that it
 //! holds.
+//!
+//! Terms: a *claim* reserves the name of the table that a load creates (`claims.rs`). A *segment* is a file of column
+//! chunks in the data directory. The *profile* of a table is the statistics of its rows.
 
 use super::append::{Append, Rows};
 use super::changes::NewTable;

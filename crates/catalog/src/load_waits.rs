@@ -4,6 +4,8 @@
 //! The thread that works on the load takes the outcomes of its waits ([`super::Load::next_piece`]). A row group
 //! that waits for room occupies one of the reading threads briefly and is then queued again after other reads. So
 //! reads do not have to wait until all such row groups are placed or have given up.
+//!
+//! A *segment* is a file of column chunks in the data directory.
 
 use super::background::Background;
 use super::durable::RetryBudget;

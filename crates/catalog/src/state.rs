@@ -20,6 +20,8 @@
 //!
 //! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one
 //! of a table, a view, and a load that is about to create a table.
+//!
+//! A *claim* is the reservation of a table's name by a load that is about to create the table (`claims.rs`).
 
 use super::names::{Effect, Names, Replaced};
 use super::{Current, claims, suggestions, views};

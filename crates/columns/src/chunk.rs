@@ -1,4 +1,6 @@
 //! A chunk: one column of one row group, encoded, and the operations on it.
+//!
+//! A *handle* is a chunk whose values may be evicted from memory and read again ([`crate::residence`]).
 
 use crate::body::{Body, EncodingKind};
 use crate::encrypted::{DecryptedBounds, EncryptedBounds, EncryptedValues};

@@ -6,6 +6,8 @@
 //! checked by [`Packed::check`] before anything else. Example: with a reference of 10 and a `max` of 12, distances have
 //! 2 bits. If a peer packs a distance of 3, the value is 13, which is outside the bounds from which it was concluded
 //! that sums do not overflow.
+//!
+//! A *lane* is an unsigned integer type in which packed values are stored, and a value of that type.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks, UnpackEach};

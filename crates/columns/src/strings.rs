@@ -4,6 +4,8 @@
 //! A dictionary is used whenever it is no larger than plain bytes, because operators then process each distinct value
 //! only once. FSST must save a good part, because every scan has to decompress the values. Both are tried on a sample
 //! first, so that a column for which they are useless costs little.
+//!
+//! A *code* is the index of a string in the dictionary of its chunk.
 
 use crate::body::Body;
 use crate::encode::Encoded;

@@ -1,5 +1,8 @@
 //! The memory pool: allocates extents (writable ranges of its pages) within its limit and the tenants' quotas, and
 //! accounts for them.
+//!
+//! Terms: a *page* has 2 MiB. A *run* is the memory of one allocation; a *piece* is a run that shares its pages with
+//! other pieces of its tenant.
 
 #![expect(unsafe_code, reason = "pages go back when nobody reads or writes them any more")]
 
@@ -436,7 +439,7 @@ impl Pool {
         }
         self.table.lock().retire(index, first, count);
         // Outside the lock, because the system takes long to release many pages.
-        // SAFETY: the caller vouches for the pages, and retired ones cannot be read raw.
+        // SAFETY: the caller guarantees that no extent or lease has bytes of the pages; `read_raw` refuses retired pages.
         unsafe { self.mapping.release(first, count) };
         let mut table = self.table.lock();
         table.set_warm(first, count, false);

@@ -1,4 +1,6 @@
 //! Tests random sequences of pool operations against a model that counts in plain integers.
+//!
+//! A *run* is the memory of one allocation, which extents write and leases read.
 
 use crate::{Extent, Lease, LeaseSlice, PageId, Pool, PoolConfig};
 use farpool_model::limits::PAGE_BYTES;

@@ -1,4 +1,7 @@
 //! Returns the rows of a row group that passed the filter as encoded chunks, without decoding them.
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand. A *step* is the work of a thread
+//! at a time.
 
 use crate::bits;
 use crate::pace::{Pace, Picked};

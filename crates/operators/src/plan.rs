@@ -1,4 +1,7 @@
 //! Plans: pushed-down programs (the part of a query over one table) compiled for the schema of the table.
+//!
+//! A *batch* is the rows that operators process at a time, some thousand. A *worker* is a thread that executes the
+//! plan on some row groups.
 
 mod operator;
 mod process;

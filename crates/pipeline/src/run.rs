@@ -8,6 +8,8 @@
 //! Invariant: a run goes from scanning, possibly through merging, to done; or from scanning or merging to stopped
 //! (cancelled or failed). When it is done or stopped, it no longer holds the table. Example: a thread that finishes the
 //! last row group after [`Run::cancel`] must not begin merging, because the run has no table any more.
+//!
+//! A *morsel* is a row group that is being processed, of which a step processes as much as takes about a millisecond.
 
 mod change;
 mod collected;

@@ -11,6 +11,9 @@
 //!
 //! Invariant: only values with a location in a segment are in the queues, and are evicted; any others could not be read
 //! again. Values of pinned tables leave the queues for good.
+//!
+//! Terms: a *segment* is a file of column chunks. A *handle* is a column chunk whose values may be evicted from
+//! memory, because a segment has a copy.
 
 use farpool_columns::Chunk;
 use farpool_memory::Reclaim;

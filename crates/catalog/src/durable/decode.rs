@@ -1,5 +1,7 @@
 //! Decoding of log records to changes. The representation of row groups depends on the caller ([`Form`]): in memory, or
 //! as ids during recovery.
+//!
+//! A *segment* is a file of column chunks in the data directory.
 
 use super::prepare::VERSION_BYTES;
 use super::proto::{self, Kind};

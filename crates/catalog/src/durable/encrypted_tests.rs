@@ -1,5 +1,7 @@
 //! Tests of tables in an encrypted data directory. The random test in `tests/model.rs` also runs over both kinds
 //! of directories.
+//!
+//! A *segment* is a file of column chunks in the data directory.
 
 use super::*;
 use crate::Current;

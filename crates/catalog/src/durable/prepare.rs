@@ -1,4 +1,7 @@
 //! Preparation of the log record of a change, before it is appended.
+//!
+//! Terms: a *segment* is a file of column chunks. A chunk is *inline* if it is stored in the log record instead. A
+//! key is *wrapped* if it is encrypted with another key.
 
 use super::chunk_writer::{ChunkWriter, INLINE_BYTES};
 use super::locations::Location;

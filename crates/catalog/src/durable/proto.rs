@@ -6,6 +6,10 @@
 //! Invariant: a field keeps its number and meaning for ever; new fields are optional; readers skip unknown fields.
 //! Repeated messages are declared as bytes and decoded one by one. Otherwise empty messages would take fifty times as
 //! much memory as on disk, so that a small corrupted file could exhaust memory.
+//!
+//! Terms: a *segment* is a file of column chunks. A chunk is *inline* if it is stored in a record of the log instead.
+//! A key is *wrapped* if it is encrypted with another key. Ids contain an *origin*, which identifies the node that
+//! gave the id. A *profile* is the statistics of a table's rows.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};

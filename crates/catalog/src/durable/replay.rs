@@ -4,6 +4,9 @@
 //! Example: the manifest has table `t` with row groups A and B of 10 rows. A record replaces rows 10-19 with D, and a
 //! later one appends E at row 20. The result is A, D, E. A record that names row 15 as the first row is an error,
 //! because no row group begins there.
+//!
+//! Terms: a *segment* is a file of column chunks. Ids of chunks and segments contain an *origin*, which identifies
+//! the node that gave the id.
 
 use super::decode::{
     self, GroupRecord, Parts, decoded, ids, names, schema_of, tier_of, undecodable, wrapped_key,

@@ -1,5 +1,8 @@
 //! A profile (statistics of a table's rows) that callers wait for. The callers compute it at once, oldest rows
 //! first, instead of the background, so that the work is charged to their tenants' shares of the node's time.
+//!
+//! Terms: a *tap* is the owner's handle of a profile's computation. It is *settled* when the profile is complete or
+//! has failed.
 
 use super::work::{Waiter, WorkerKind};
 use super::{Tap, defect};

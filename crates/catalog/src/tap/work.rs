@@ -1,5 +1,8 @@
 //! The pending and finished work of a profile, the statistics of a table version's rows, which a [`ProfileTask`]
 //! computes. A profile is *settled* when it is complete or has failed. Plain data, protected by the lock of a task.
+//!
+//! A *tap* is the owner's handle of a profile's computation. The profile of an append builds on that of the tap
+//! before.
 
 use super::memory::{Held, PartMemory};
 use super::merge::ProfileMerge;

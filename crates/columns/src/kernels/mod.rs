@@ -5,6 +5,9 @@
 //! rows per word and the first row in the lowest bit. Predicates clear bits in a bitmap of the rows that are still
 //! selected; a block without such rows is not read. Besides input and output, a kernel uses registers and a bitmap of
 //! one block.
+//!
+//! Terms: a *lane* is an unsigned integer type in which packed values are stored, and a value of that type. A *unit*
+//! is 64 bytes of lanes.
 
 mod gather;
 mod pick;

@@ -2,6 +2,9 @@
 //!
 //! Ways are tried from the cheapest to the most expensive; each decides whether it can be used. Decisions that depend
 //! on the whole table were made when the aggregation was adapted to it ([`FittedAggregation`]).
+//!
+//! A *group number* is the array index of a group, computed from integer codes of its group keys (such as dictionary
+//! codes).
 
 use super::dense::DenseRows;
 use super::fitted::FittedAggregation;

@@ -2,6 +2,8 @@
 //! row is read.
 //!
 //! A *way* is an implementation of aggregation (see [`super`]).
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};

@@ -2,6 +2,8 @@
 //!
 //! Groups are split into independent partitions by the top bits of their hash, which any number of threads may merge.
 //! Few groups are not split. If only one worker has groups, each group is there once, and no hash table is needed.
+//!
+//! A *way* is an implementation of aggregation (see [`super`]).
 
 use super::fitted::FittedAggregation;
 use super::give::{give, partitions};

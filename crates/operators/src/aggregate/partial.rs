@@ -1,5 +1,7 @@
 //! The partial aggregation of one worker thread, kept from step to step: its groups and their accumulators
 //! (running values), in the form that the chosen implementation uses.
+//!
+//! A *way* is an implementation of aggregation (see [`super`]).
 
 use super::aggregation::Aggregation;
 use super::radix::Radix;

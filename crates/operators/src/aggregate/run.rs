@@ -1,5 +1,7 @@
 //! Aggregates one row group, or a step of it (some of its batches), by the implementation chosen for it (its
 //! *way*). Between batches, groups that exceed the memory limit are emitted.
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand.
 
 use super::choose::Choice;
 use super::dense::DenseRows;

@@ -1,4 +1,7 @@
 //! Processes one row group with a plan, in one or more steps.
+//!
+//! A *batch* is the rows that operators process at a time, some thousand. A *step* takes as many batches as fit about
+//! a millisecond.
 
 use super::operator::{Held, Operator};
 use super::{Plan, State, Verdict};

@@ -4,6 +4,8 @@
 //! b` is true where both are true and false where one of them is false, and `NOT a` is true where `a` is false. Binding
 //! therefore pushes negations down to the leaves. Rows whose value is NULL, for which a leaf is neither true nor false,
 //! are dropped at the leaf.
+//!
+//! A *code* is the index of a string in the sorted dictionary of its chunk.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::keys::BoundKeys;

@@ -1,6 +1,8 @@
 //! Filters of join keys bound to the chunks of one row group: the hashes of join keys are computed from encoded values.
 //!
 //! Invariant: the hash of a row is that of [`farpool_statistics::keys::of_rows`] over the decoded columns.
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand.
 
 use crate::bits;
 use crate::lanes::LaneBuffers;

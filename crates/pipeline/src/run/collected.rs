@@ -1,4 +1,6 @@
 //! Runs that collect their rows until the caller takes them, instead of returning them step by step.
+//!
+//! A *run* is an execution of a program.
 
 use super::{Run, RunOutput};
 use crate::bound::BoundProgram;

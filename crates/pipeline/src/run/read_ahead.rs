@@ -9,6 +9,9 @@
 //! Values that were read are kept in memory until they are used, unless the run is paused ([`Run::keep_values`]) or
 //! others need the memory. Values that were evicted before their use are read again, and each time the run halves the
 //! limit of its read-ahead.
+//!
+//! Terms: a *run* is an execution of a program. A *handle* is a column chunk whose values may be evicted from memory
+//! and read from disk again.
 
 use super::{Morsel, Phase, Run};
 use crate::pace::StepPace;

@@ -2,6 +2,8 @@
 //!
 //! A row group is skipped because of its zone maps, returned without processing, or processed by the operators. What a
 //! step leaves of it is put back for the next step of any thread.
+//!
+//! A *step* is the work of a thread at a time.
 
 use super::read_ahead::{GroupReads, GroupValues};
 use super::{Morsel, Phase, RowChange, Run, RunOutput, Step};

@@ -1,4 +1,6 @@
 //! Tasks of the scheduler that execute a [`Run`] and send its batches to a [`Sink`].
+//!
+//! A *run* is an execution of a program. It is divided into steps, which any worker thread may execute.
 
 use super::task::{End, Progress, Readiness, Task};
 use crate::run::{HoldPolicy, Run, Step, Waker};

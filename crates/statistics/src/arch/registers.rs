@@ -30,12 +30,12 @@ impl Level {
         match (self.instructions(), registers) {
             #[cfg(target_arch = "x86_64")]
             (Instructions::Avx512, Some(registers)) => {
-                // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
+                // SAFETY: a level exists only where the CPU supports its instructions; the lengths were checked.
                 unsafe { avx512::above_registers(low, high, registers, to) }
             }
             #[cfg(target_arch = "x86_64")]
             (Instructions::Avx512, None) => {
-                // SAFETY: as above.
+                // SAFETY: a level exists only where the CPU supports its instructions; the lengths were checked.
                 unsafe { avx512::above_floor(low, high, floor, to) }
             }
             (_, Some(registers)) => one_by_one(low, high, to, is_above_register(registers)),
@@ -52,7 +52,7 @@ impl Level {
         match self.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
+                // SAFETY: a level exists only where the CPU supports its instructions; the lengths were checked.
                 unsafe { avx512::missing(low, high, table, to) }
             }
             _ => one_by_one(low, high, to, is_missing(table)),
@@ -121,7 +121,7 @@ mod avx512 {
             let least = _mm512_and_si512(_mm512_srlv_epi32(quads, shift), _mm512_set1_epi32(0xff));
             _mm512_cmpgt_epu32_mask(_mm512_srli_epi32::<COUPON_BITS>(coupons), least)
         };
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees the instructions and the lengths.
         let passing = unsafe { sixteen_each(low, high, to, above) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
         passing + one_by_one(low, high, &mut to[passing..], is_above_register(registers))
@@ -143,7 +143,7 @@ mod avx512 {
             let first = _mm512_cmpneq_epi32_mask(at(coupons), coupons);
             first & _mm512_cmpneq_epi32_mask(at(_mm512_add_epi32(coupons, one)), coupons)
         };
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees the instructions and the lengths.
         let passing = unsafe { sixteen_each(low, high, to, missing) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
         passing + one_by_one(low, high, &mut to[passing..], is_missing(table))
@@ -152,13 +152,14 @@ mod avx512 {
     /// Implements [`super::Level::passing`] without registers.
     ///
     /// # Safety
-    /// As above.
+    /// The CPU must support the instructions of the level; the slices must have equal lengths, and `to` must be
+    /// [`SPARE`] longer.
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
     pub(super) unsafe fn above_floor(low: &[u64], high: &[u64], floor: u8, to: &mut [u32]) -> usize {
         let least = _mm512_set1_epi32(floor.into());
         let above =
             |coupons: __m512i| _mm512_cmpgt_epu32_mask(_mm512_srli_epi32::<COUPON_BITS>(coupons), least);
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees the instructions and the lengths.
         let passing = unsafe { sixteen_each(low, high, to, above) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
         passing + one_by_one(low, high, &mut to[passing..], is_above(floor))

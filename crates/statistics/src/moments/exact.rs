@@ -5,6 +5,9 @@
 //! So one kernel serves all types, its work depends on the values and not on their type, and nothing overflows: the
 //! sums over a block fit 32 bits for each pair of byte columns, and only totals over blocks are added in wide
 //! integers.
+//!
+//! A *tile* is some byte columns of the matrix whose products with those of another tile are computed together. The
+//! *place* of a column is its position in the state.
 
 use super::arch::{Kernel, Level};
 use super::few::{self, Distances};

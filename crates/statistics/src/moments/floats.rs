@@ -3,6 +3,9 @@
 //!
 //! Before that, one value of the column is subtracted from all its values. So the mean of a constant column is
 //! exactly that value, and its differences are exactly 0.
+//!
+//! A *tile* is some columns of the matrix whose products with those of another tile are computed together. The
+//! *place* of a column is its position in the state, where exact columns come first.
 
 use super::arch::{Kernel, Level};
 use super::exact::Number;

@@ -2,6 +2,9 @@
 //!
 //! Invariant: sums of integers are exact, as in [`super::shared`], which is the special case without NULLs. Here each
 //! pair has six numbers.
+//!
+//! *Exact* columns are those of integers and decimals; others are floats. The *place* of a column is its position in
+//! the state, where exact columns come first.
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};

@@ -1,4 +1,6 @@
 //! Tests of profiles (statistics of tables) that recovery leaves on disk.
+//!
+//! A *segment* is a file of column chunks and profiles in the data directory.
 
 use super::*;
 use crate::AwaitedStatistics;

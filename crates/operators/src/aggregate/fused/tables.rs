@@ -1,5 +1,7 @@
 //! Partial sums and folds (such as minimum) of the rows of one row group, in arrays that are indexed by group
 //! number.
+//!
+//! The *group number* of a row is computed from integer codes of its group keys (such as dictionary codes).
 
 use crate::aggregate::fold::{for_fold, neutral};
 use crate::bits;

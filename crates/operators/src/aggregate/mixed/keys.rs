@@ -1,5 +1,7 @@
 //! The interface by which the *mixed way* of aggregation finds the group id of each row, and the forms of group
 //! keys.
+//!
+//! A *lane* is a column or an expression evaluated as 64-bit integers.
 
 use crate::aggregate::radix;
 use crate::evaluate::Frame;

@@ -1,5 +1,7 @@
 //! State of one worker in the *radix way* of aggregation: its rows, partitioned by the hash of their group keys,
 //! and the groups that were made of earlier rows.
+//!
+//! A *step* is the work of a thread at a time, about a millisecond.
 
 use super::part::Part;
 use super::records::Records;

@@ -1,5 +1,7 @@
 //! Tests of runs (executions of programs) over tables whose values are loaded and evicted meanwhile, against the
 //! same runs over tables in memory.
+//!
+//! A *handle* is a column chunk whose values may be evicted from memory and read again.
 
 mod riders;
 

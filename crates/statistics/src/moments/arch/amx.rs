@@ -65,7 +65,7 @@ pub(super) unsafe fn byte_products(
                 let at = |i: usize, j: usize| (i - left.start) * width + j - right.start;
                 let tiles = [at(i, j), at(i, j_next), at(i_next, j), at(i_next, j_next)];
                 let groups = ([i, i_next], [j / GROUP, j_next / GROUP]);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees AMX and the size of `to`.
                 unsafe { four_tiles(matrix, lines.clone(), groups, to, tiles, width) };
             }
         }

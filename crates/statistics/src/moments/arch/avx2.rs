@@ -1,5 +1,7 @@
 //! Kernels of moments for AVX2: sums of products of byte columns. Bytes are widened to 16 bits, and one
 //! instruction multiplies and adds two rows of eight columns.
+//!
+//! A *tile* is the sums of products of some columns, which are kept in registers.
 
 use crate::moments::matrix::{Bytes, GROUP, LINE};
 use std::arch::x86_64::*;
@@ -42,7 +44,7 @@ pub(super) unsafe fn byte_products(
     for i in left.clone().step_by(TILE) {
         for j in right.clone().step_by(GROUP) {
             let at = &mut to[(i - left.start) * width + j - right.start..];
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees AVX2 and the size of `to`.
             unsafe { byte_tile(matrix, i, j / GROUP, at, width) }
         }
     }

@@ -45,7 +45,7 @@ pub(super) unsafe fn interleave(matrix: &mut Bytes) {
 /// The processor has AVX-512; 64 bytes can be read at `from` and each of the next 15 strides behind it.
 #[target_feature(enable = "avx512f")]
 unsafe fn transpose(from: *const u8, stride: usize, to: &mut [u8; GROUP * LINE]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees AVX-512 and the sizes.
     let row = |k: usize| unsafe { _mm512_loadu_si512(from.add(k * stride).cast()) };
     let mut quads = [_mm512_setzero_si512(); GROUP];
     for k in 0..4 {
@@ -95,7 +95,7 @@ pub(super) unsafe fn byte_products(
     for i in left.clone().step_by(TILE) {
         for j in right.clone().step_by(2 * GROUP) {
             let at = &mut to[(i - left.start) * width + j - right.start..];
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees AVX-512 and the sizes.
             unsafe {
                 if j + GROUP < right.end {
                     byte_tile::<2>(matrix, sums, i, j / GROUP, at, width);
@@ -164,7 +164,7 @@ pub(super) unsafe fn float_products(
     for j in right.clone().step_by(3 * LANES) {
         for i in left.clone().step_by(TILE) {
             let at = &mut to[(i - left.start) * width + j - right.start..];
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees AVX-512 and the sizes.
             unsafe {
                 match (right.end - j) / LANES {
                     1 => float_tile::<1>(matrix, i, j / LANES, at, width),

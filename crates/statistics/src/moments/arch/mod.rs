@@ -51,7 +51,7 @@ impl Level {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx512::byte_sums(matrix, to) }
             }
             _ => self.run(portable::ByteSums(matrix, to)),
@@ -63,7 +63,7 @@ impl Level {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx512::interleave(matrix) }
             }
             #[cfg(target_arch = "x86_64")]
@@ -92,12 +92,12 @@ impl Level {
             }
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions; the rest as above.
+                // SAFETY: a level exists only where the CPU supports its instructions; ranges and room were checked.
                 unsafe { avx512::byte_products(matrix, sums, (left, right), to, width) }
             }
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => {
-                // SAFETY: as above.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx2::byte_products(matrix, (left, right), to, width) }
             }
             _ => self.run(portable::ByteProducts { matrix, left, right, to, width }),
@@ -116,7 +116,7 @@ impl Level {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions; the ranges and
+                // SAFETY: a level exists only where the CPU supports its instructions; the ranges and
                 // the room were checked.
                 unsafe { avx512::float_products(matrix, (left, right), to, width) }
             }

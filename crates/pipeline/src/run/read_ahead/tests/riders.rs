@@ -1,4 +1,7 @@
 //! Tests of runs (executions of programs) that share reads of one table, against the same runs executed alone.
+//!
+//! A *handle* is a column chunk whose values may be evicted from memory and read again. A *rider* is a run that takes
+//! part in a shared scan.
 
 use super::*;
 use crate::{BoundProgram, SharedScans};
