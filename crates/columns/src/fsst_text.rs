@@ -158,7 +158,7 @@ impl SymbolTable {
     #[inline(always)]
     unsafe fn put(&self, code: u8, to: *mut u8) -> usize {
         let code = usize::from(code);
-        // SAFETY: there is a symbol for every code but the escape; the caller vouches for the room.
+        // SAFETY: there is a symbol for every code but the escape; the caller guarantees the room.
         unsafe {
             to.cast::<u64>().write_unaligned(self.symbols.get_unchecked(code).to_u64());
             usize::from(*self.lengths.get_unchecked(code))

@@ -130,7 +130,7 @@ pub enum Pick {
     Least,
     /// The greater.
     Greatest,
-    /// Either: whichever costs less.
+    /// Either of the two, whichever costs less to keep.
     Any,
 }
 

@@ -34,7 +34,7 @@ pub enum Operator {
     Aggregate,
     /// Aggregates the rows of each group.
     Group,
-    /// Returns each combination of keys once.
+    /// Returns each combination of group keys once (SELECT DISTINCT).
     Distinct,
     /// Stops after a number of rows.
     Limit,

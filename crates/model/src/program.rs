@@ -137,7 +137,7 @@ impl Program {
         check_size(self.expressions())
     }
 
-    /// Checks the filter alone.
+    /// Checks the filter, and nothing else of the program.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit`, naming the problem.
@@ -145,7 +145,7 @@ impl Program {
         self.filter.as_ref().map_or(Ok(()), |filter| require_boolean("filter", filter, table_schema))
     }
 
-    /// Checks the sort order alone.
+    /// Checks the sort order, and nothing else of the program.
     ///
     /// # Errors
     /// `Invalid` if there is no limit or a sort key refers to no column of the result; `OverLimit` if there are too

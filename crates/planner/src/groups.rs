@@ -351,7 +351,7 @@ impl Kind {
         let (finish_s, out, mark_bytes) = match self.is_grouped {
             true => {
                 let mark_bytes = if self.has_keys { 8.0 } else { 0.0 };
-                // Each filter has its own aggregates.
+                // Each filter needs aggregates of its own, which are computed on the rows of the whole group.
                 (passed * joint.finish_s * joint.filters.len() as f64, joint.groups, mark_bytes)
             }
             false => (passed * plain / self.rates.decode_bytes, passed, 0.125),

@@ -28,8 +28,8 @@ fn at_least_half(rows: u8, p: f64) -> f64 {
     (rows.div_ceil(2)..=rows).map(exactly).sum()
 }
 
-/// Returns the factor such that the overcounts of a value in all `rows` rows of counters exceed their mean by that
-/// factor with a probability of at most `failure`.
+/// Returns the factor such that the overcounts of a value in all `rows` rows of counters exceed that many times their
+/// mean with a probability of at most `failure`.
 pub(crate) fn minimum_excess(rows: u8, failure: f64) -> f64 {
     // Markov's inequality: the overcount in one row is at least a times its mean with a probability of at most 1 / a.
     failure.powf(-1.0 / f64::from(rows))

@@ -74,10 +74,10 @@ pub struct Empty {}
 /// Creates or replaces a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Put {
-    /// [`Field`]s.
+    /// The columns, as encoded [`Field`]s.
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub fields: Vec<Bytes>,
-    /// [`Group`]s.
+    /// The row groups, as encoded [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub groups: Vec<Bytes>,
     /// Encryption tier of the values in memory: its index in [`farpool_model::Tier::ALL`] plus one, or 0 for none.
@@ -97,7 +97,7 @@ pub struct Put {
 /// Replaces, removes or appends rows of a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Rows {
-    /// [`Splice`]s, ordered by first row.
+    /// The changes, as encoded [`Splice`]s, ordered by first row.
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub splices: Vec<Bytes>,
 }
@@ -113,7 +113,7 @@ pub struct Splice {
     pub first_row: u64,
     #[prost(uint64, tag = "2")]
     pub rows: u64,
-    /// [`Group`]s.
+    /// The row groups, as encoded [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub groups: Vec<Bytes>,
 }
@@ -188,25 +188,26 @@ pub struct Manifest {
     pub next_chunk: u64,
     #[prost(uint64, tag = "5")]
     pub next_segment: u64,
-    /// [`Table`]s.
+    /// The tables, as encoded [`Table`]s.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     pub tables: Vec<Bytes>,
-    /// [`View`]s.
+    /// The views, as encoded [`View`]s.
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub views: Vec<Bytes>,
-    /// [`Load`]s, oldest first.
+    /// The remembered loads, as encoded [`Load`]s, oldest first.
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub loads: Vec<Bytes>,
-    /// Versions of forgotten loads: [`Forgotten`]s.
+    /// Newest versions of forgotten loads by tenant, as encoded [`Forgotten`]s.
     #[prost(bytes = "bytes", repeated, tag = "9")]
     pub forgotten: Vec<Bytes>,
-    /// [`Group`]s of tables with records after the manifest: locations of chunks that these records may refer to.
+    /// Row groups of tables with records after the manifest, as encoded [`Group`]s: locations of chunks that these
+    /// records may refer to.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub others: Vec<Bytes>,
     /// Tenants' keys that wrap [`Table::key`]s, encoded like [`Put::tenant_key`].
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub tenant_keys: Vec<Bytes>,
-    /// [`Schema`]s other than `public`.
+    /// The schemas other than `public`, as encoded [`Schema`]s.
     #[prost(bytes = "bytes", repeated, tag = "12")]
     pub schemas: Vec<Bytes>,
     /// Origin of the ids that this directory gives to chunks and segments; 0 for a node by itself.

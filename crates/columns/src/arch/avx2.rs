@@ -225,7 +225,8 @@ unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 6
     }
 }
 
-/// AVX2 has no compress instruction: for wider values the portable code is used.
+/// Defines a function that moves selected values to the front by the portable code, because AVX2 has no instruction for
+/// that.
 macro_rules! compress {
     ($($t:ty, $compress:ident);*) => {$(
         #[inline(always)]
@@ -235,7 +236,8 @@ macro_rules! compress {
     )*};
 }
 
-/// Each lane receives the mask, isolates its own bit, and keeps its value if the bit is set.
+/// Defines a function that sets values whose bit in the mask is clear to 0: each lane of the register receives the mask
+/// and isolates its own bit.
 macro_rules! keep {
     ($($t:ty, $keep:ident, $splat:ident, $equal:ident, $bits:expr);*) => {$(
         #[inline(always)]

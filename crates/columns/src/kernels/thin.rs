@@ -70,7 +70,7 @@ impl Kernel for Thin<'_> {
             let (mut at, end) = (bounds[row] as usize, bounds[row + 1] as usize);
             let mut length = 0;
             // State at the start of the current piece. Bit 0 of `repeats`: whether the byte before the piece is in
-            // `set`. Bit 0 of `escapes`: whether that byte equals the escape; bit 1: whether the byte before it does.
+            // `set`. Bit 1 of `escapes`: whether that byte equals the escape; bit 0: whether the byte before it does.
             let (mut repeats, mut escapes) = (0, 0);
             loop {
                 let mut copy = [0; SLOT];

@@ -7,7 +7,7 @@ use super::MESSAGE_BYTES_MAX;
 /// 4.3).
 pub const PAGE_BYTES: usize = 2 << 20;
 
-/// Values per packed block, the unit of the FastLanes layout.
+/// Number of values per block of bit-packed integers. Reason: the unit of the FastLanes layout.
 pub const BLOCK_ROWS: usize = 1024;
 
 /// Maximum number of rows per row group, the unit of zone maps and the largest morsel of a worker. Reason: large enough

@@ -137,7 +137,7 @@ impl Estimate {
         let domain = keys.iter().map(|k| k.distinct).product::<f64>().max(1.0);
         let groups = |rows: f64| estimate::distinct_met(domain, rows).clamp(1.0, rows.max(1.0));
         let (rows, rows_unfiltered) = (groups(self.rows), groups(self.rows_unfiltered));
-        // Each group key occurs once in the result, and no longer as often as in its table.
+        // After grouping, each combination of group keys occurs once, so that the frequencies of the table no longer hold.
         let keys = keys.into_iter().map(|key| Known { origins: Vec::new(), ..key });
         let results = std::iter::repeat_n(Known::new(rows_unfiltered), results);
         Estimate { rows, rows_unfiltered, columns: keys.chain(results).collect() }
