@@ -49,7 +49,8 @@ impl Catalog {
                 true => Ok(true),
                 false => state.check_new_name(tenant, &new_name).map(|()| true),
             };
-            // Fails if a merge or another change has swapped the table meanwhile: try again with the newest state.
+            // Returns `None` if a merge or another change has swapped the table meanwhile; the loop then tries again
+            // with the newest state.
             if let Some(made) = self.make(planned, may_be_renamed)? {
                 return made.announced();
             }

@@ -183,7 +183,8 @@ impl Append {
     fn commit_all(&self, entries: &[Arc<QueuedAppend>]) {
         match self.publish(entries) {
             Ok(()) => {}
-            // Perhaps only the rows of one entry cannot be encoded or find no memory.
+            // If committing all entries together failed, perhaps the rows of only one entry cannot be encoded or find
+            // no memory.
             Err(_) if entries.len() > 1 => {
                 entries.iter().for_each(|entry| self.commit_all(std::slice::from_ref(entry)))
             }
@@ -393,7 +394,7 @@ impl fmt::Debug for QueuedAppend {
 
 impl Drop for Append {
     fn drop(&mut self) {
-        // If a leader has taken the append, its rows become visible nevertheless.
+        // If a leader has taken the append already, its rows become visible although it is dropped.
         if !self.leave() {
             self.queue.call_next();
         }

@@ -183,7 +183,7 @@ impl Image {
                 } else if schema::is_bytes(data_type) {
                     self.views(value);
                 } else {
-                    // A fixed-width array of one row has one buffer.
+                    // An array of one row of a fixed-width type has exactly one buffer.
                     self.text(&value.to_data().buffers()[0].as_slice()[..constant_width(data_type)]);
                 }
             }

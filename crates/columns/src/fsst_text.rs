@@ -111,7 +111,8 @@ impl SymbolTable {
         if bytes > CODES * codes.len() {
             return None;
         }
-        // Symbols of any length are written as eight bytes, and eight codes are decoded at a time.
+        // Reserves more than `bytes`, because symbols of any length are written as eight bytes, and eight codes are
+        // decoded at a time.
         out.reserve(bytes + 8 * CODES);
         let room = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         let (mut at, mut rest) = (0, codes);

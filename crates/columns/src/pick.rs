@@ -43,7 +43,7 @@ pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chun
             Body::Plain { values: picked.to_data().buffers()[0].clone() }
         }
         Body::BitPacked(packed) => Body::BitPacked(packed.pick(selected, count)),
-        // If the dictionary has more entries than there are rows, a new one is built from the rows.
+        // If the dictionary has more entries than rows are selected, a new dictionary is built from the rows.
         Body::Dictionary { values, .. } if values.len() > count => {
             let mut rows = Vec::with_capacity(count);
             for_each_row(selected, |row| rows.push(row as u32));

@@ -320,7 +320,7 @@ impl Chunk {
     /// encrypted are never returned.
     pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
         if self.is_encrypted() {
-            // A handle may have been created without its dictionary, so the chunk with the values is asked.
+            // The handle may have been created without its dictionary, so that the chunk with the values is read.
             return self.values()?.open_facts()?.dictionary;
         }
         let kept = self.residence().and_then(|residence| residence.dictionary.get());

@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn buffers_hold_what_was_appended_and_give_their_pages_back() {
         let memory = ResultMemory::new(32 * PAGE_BYTES).unwrap();
-        // In the second round, buffers are written past the caches from some buffer on.
+        // In the first round all buffers are written through the caches; in the second, buffers are written past them
+        // from some buffer on.
         for past_caches in [false, true] {
             fill_and_drop(&memory, past_caches);
         }

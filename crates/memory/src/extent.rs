@@ -110,7 +110,7 @@ impl Run {
     }
 
     fn extent_goes(&self) {
-        // Acquire and release: the thread that drops the last extent sees the writes of all extents.
+        // Acquire and release ordering: the thread that drops the last extent sees the writes of all extents.
         let before = self.extents.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "an extent is dropped once");
         if before == 1 {

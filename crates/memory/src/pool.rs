@@ -256,7 +256,7 @@ impl Pool {
     /// Counts one run (allocation) less that may write to these pages.
     pub(crate) fn writer_goes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
-            // Release: a thread that sees a count of zero also sees all that was written.
+            // Release ordering: a thread that reads a count of zero also sees all that was written to the page.
             let before = writers.fetch_sub(1, Ordering::Release);
             assert!(before > 0, "a run leaves the pages that it came to");
         }

@@ -185,7 +185,7 @@ impl Plan {
     pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
         let Some(aggregation) = self.compiled.output.aggregation() else { return Ok(None) };
         let open = groups.into_iter().map(|group| (group, self.verdict(group)));
-        // Explaining a plan must not read values from disk.
+        // Row groups that are not in memory are skipped, because explaining a plan must not read from disk.
         let mut open = open.filter_map(|(group, verdict)| match verdict {
             Verdict::None => None,
             _ => Some((group.with_values(0..group.chunks.len()).ok()?, group, verdict)),

@@ -53,7 +53,7 @@ impl MemoryNeed {
         let is_copied = table.cipher().is_some() || table.live_rows().is_some();
         let copies = if is_copied { COPIES + OPEN_COPIES } else { COPIES };
         let parts = program.parts() + columns.len() + 1;
-        // The result of an exact grouping is no larger than its groups.
+        // The result of a grouping that is answered `exact` is no larger than its groups.
         let results = match &prepared.effective.output {
             Output::Aggregate { .. } => plan.group_bytes().unwrap_or(usize::MAX),
             Output::Rows(_) => usize::MAX,

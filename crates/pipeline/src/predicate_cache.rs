@@ -74,7 +74,7 @@ impl PredicateCache {
         let mut predicate_cache = self.0.lock();
         let same = predicate_cache.iter().position(|known| known.table == *name && known.filter == *filter);
         if let Some(place) = same {
-            // The list is ordered by last use.
+            // The entry is moved to the end, because the list is ordered by last use.
             let cache_entry = predicate_cache.remove(place);
             cache_entry.is_shared.store(true, Ordering::Relaxed);
             predicate_cache.push(cache_entry.clone());

@@ -208,7 +208,7 @@ impl Run {
         let step =
             catch_unwind(AssertUnwindSafe(|| match others < self.threads_max.load(Ordering::Relaxed) {
                 true => self.advance(clock),
-                // Memory is reserved for only `threads_max` threads in a step.
+                // More threads must wait, because memory is reserved for only `threads_max` threads in a step.
                 false => Ok(Step::Busy),
             }));
         self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -329,7 +329,7 @@ impl Run {
         let rest = (phase, table.take(), std::mem::take(states), morsels, reservation.take());
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
-        // Freeing many pages takes long, so it happens after the lock is released.
+        // Dropped after the lock is released, because freeing many pages takes long.
         drop(rest);
         if is_stopped && let Some(row_change) = self.row_change() {
             drop(row_change.take());

@@ -316,7 +316,7 @@ impl fmt::Display for Estimate {
 /// Formats a number of bytes, in the largest unit of which there is at least one.
 pub fn bytes_shown(bytes: f64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    // The sum of no floats is -0.0; this makes it 0.0.
+    // The sum of an empty list of floats is -0.0; adding 0.0 turns it into 0.0.
     let bytes = bytes + 0.0;
     match units.iter().find(|(_, size)| bytes >= *size as f64) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes / *size as f64),

@@ -84,7 +84,7 @@ impl Finish {
         };
         let is_as_expected =
             prepared.is_partial() && prepared.effective == expected && !prepared.answers.iter().any(is_other);
-        // If the program has a sort order, a sort above it also applies the limit.
+        // If the program has a sort order, the engine's sort above the program also applies the limit.
         let limit = program.limit.filter(|_| program.order.is_empty());
         is_as_expected.then_some(Finish { keys: keys.len(), form, limit })
     }

@@ -412,7 +412,7 @@ impl PartialEq for ColumnOf<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (ColumnOf::Rows(a), ColumnOf::Rows(b)) => a == b,
-            // Aggregates are equal whatever their names.
+            // Aggregates that differ only in their names are equal.
             (ColumnOf::Groups(a), ColumnOf::Groups(b)) => {
                 (a.function, &a.arguments, &a.filter, &a.data_type)
                     == (b.function, &b.arguments, &b.filter, &b.data_type)

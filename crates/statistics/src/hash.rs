@@ -108,7 +108,7 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
         let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
         return first | last << (8 * (bytes.len() - 4));
     }
-    // With up to three bytes, the first, the middle and the last are all of them.
+    // Of one to three bytes, the first, the middle and the last are all bytes.
     let at = |place: usize| u64::from(bytes[place]) << (8 * place);
     if bytes.is_empty() { 0 } else { at(0) | at(bytes.len() / 2) | at(bytes.len() - 1) }
 }

@@ -173,7 +173,7 @@ mod tests {
     fn ranks_of_scipy() {
         let x = Int32Array::from(vec![Some(12), Some(2), Some(1), Some(12), Some(2), None]);
         let y = Float64Array::from(vec![1.0, 4.0, 7.0, 1.0, 0.0, 9.0]);
-        // The value of scipy.stats.kendalltau for the first five rows.
+        // The expected value is that of scipy.stats.kendalltau for the first five rows.
         assert!((kendall(&x, &y).unwrap() - -0.471_404_520_791_031_7).abs() < 1e-15);
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert!(nothing(both(&ramp, &Float64Array::from(vec![0.0, -0.0, 0.0]))));
         assert!(nothing(both(&ramp, &Float64Array::from(vec![1.0, f64::NAN, 0.0]))));
         assert!(nothing(both(&ramp.slice(0, 1), &ramp.slice(1, 1))));
-        // Adjacent integers that are equal as floats, and infinities, keep their order.
+        // Adjacent integers that would be equal as floats keep their order, and so do infinities.
         let large = UInt64Array::from(vec![u64::MAX - 2, u64::MAX - 1, u64::MAX]);
         let infinite = Float64Array::from(vec![f64::NEG_INFINITY, 0.0, f64::INFINITY]);
         assert_eq!(both(&large, &infinite), (1.0, 1.0));

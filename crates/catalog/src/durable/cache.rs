@@ -126,7 +126,7 @@ impl Cache {
             }));
         }
         drop(tenants);
-        // The sort is stable: ties keep their order of arrival.
+        // The sort is stable, so that chunks with equal numbers of uses keep their order of arrival.
         used.sort_by_key(|(rank, _)| *rank);
         used.into_iter().map(|(_, number)| number).collect()
     }

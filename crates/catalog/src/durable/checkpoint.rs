@@ -177,8 +177,8 @@ impl Durable {
                 let groups = current.table.row_groups.iter();
                 let profile = current.known_profile().and_then(|profile| {
                     let location = Location::at(profile.location(), &self.next_chunk);
-                    // `None` for a profile that became known after the segment was written; the next checkpoint stores
-                    // it.
+                    // The result is `None` for a profile that became known after the segment was written; the next
+                    // checkpoint stores that profile.
                     Some(vec![location.segment(u64::MAX)?, location.number, current.rows_settled])
                 });
                 manifest.tables.push(encoded(&proto::Table {

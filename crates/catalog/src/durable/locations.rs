@@ -209,7 +209,7 @@ impl Location {
             }
             None => Place::Log(record),
         };
-        // The slot is empty, since no other thread has the chunk yet.
+        // Cannot fail: the slot is empty, since no other thread has the chunk yet.
         let _ = slot.set(Arc::new(Location {
             number,
             place: Mutex::new(place),

@@ -195,7 +195,8 @@ impl Durable {
     /// Removes the segments that hold no chunk of a row group in memory. The changes that dropped the last references
     /// must be durable.
     fn remove_unused_segments(&self) {
-        // The list is locked and gives out references only under the lock, so that a count of 1 cannot rise.
+        // While the list of segments is locked, nobody gets a new reference from it, so that a count of 1 cannot
+        // rise.
         let mut segments = self.segments.lock();
         let unused: Vec<u64> = segments
             .iter()

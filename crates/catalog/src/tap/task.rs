@@ -300,7 +300,7 @@ impl ProfileTask {
     fn done(self: &Arc<Self>, done: StepResult) {
         let mut work = self.work.lock();
         work.busy -= 1;
-        // Dropped after the lock is released.
+        // Values that the step no longer needs are dropped after the lock is released.
         let _held = match self.abandoned.load(Ordering::Relaxed) {
             true => (Some(done), None),
             false => (None, work.book(done)),

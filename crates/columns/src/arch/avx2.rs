@@ -80,7 +80,7 @@ mod at_most {
     pub(super) unsafe fn longs(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
         // SAFETY: the caller guarantees that AVX2 is available.
         let (low, high) = unsafe {
-            // AVX2 has only a signed comparison: flipping the top bit turns it into an unsigned one.
+            // AVX2 has only a signed comparison. Flipping the top bit of both operands turns it into an unsigned one.
             let sign = _mm256_set1_epi64x(i64::MIN);
             let low = _mm256_cmpgt_epi64(_mm256_xor_si256(left[0], sign), _mm256_xor_si256(right[0], sign));
             let high = _mm256_cmpgt_epi64(_mm256_xor_si256(left[1], sign), _mm256_xor_si256(right[1], sign));
@@ -102,7 +102,7 @@ unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
         let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(set.as_ptr().cast::<__m128i>().add(1)));
         let place = _mm256_and_si256(_mm256_srli_epi16(indices, 3), _mm256_set1_epi8(15));
         let (low, high) = (_mm256_shuffle_epi8(low, place), _mm256_shuffle_epi8(high, place));
-        // The top bit of the index selects the half of the set.
+        // The top bit of each index selects the half of the set.
         let byte = _mm256_blendv_epi8(low, high, indices);
         let bit = _mm256_and_si256(indices, _mm256_set1_epi8(7));
         let bit = _mm256_shuffle_epi8(_mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64), bit);

@@ -68,7 +68,7 @@ impl Writer {
             Body::Constant { value, .. } => {
                 self.head.push(CONSTANT);
                 let width = chunk.data_type().primitive_width().unwrap_or(1);
-                // A fixed-width array of one row has one buffer.
+                // An array of one row of a fixed-width type has exactly one buffer.
                 self.head.extend_from_slice(&value.to_data().buffers()[0].as_slice()[..width]);
             }
             Body::Plain { values } => {

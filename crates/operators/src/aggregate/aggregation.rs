@@ -245,7 +245,7 @@ impl Builder<'_> {
             Accumulation::State(function) => return self.state(aggregate, function, condition),
         };
         let argument = match aggregate.arguments.first() {
-            // count(1) is count(*).
+            // `count(1)` equals `count(*)`.
             Some(Expr::Literal(l)) if !l.is_null() && kind == Kind::Count => None,
             Some(expr) => Some(self.argument(expr)?),
             None => None,

@@ -149,7 +149,7 @@ fn bytes_per_group(accumulator: &Accumulator, argument: Option<&DataType>) -> us
             // The sum has 128 bits, and a count of carries 64.
             (Kind::Sum, false) => 24,
             (Kind::Fold(_), false) => 16,
-            // States report their bytes themselves.
+            // Sketches and moments report their bytes themselves.
             (Kind::State(_), _) => 0,
         }
 }

@@ -70,7 +70,7 @@ impl Batches {
     /// # Errors
     /// Fails only on a bug in this crate.
     pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
-        // Nothing follows, so a `Break` needs no handling.
+        // Nothing is emitted after this, so that a `Break` needs no handling.
         let _ = self.flush(emit);
         self.error.map_or(Ok(()), Err)
     }

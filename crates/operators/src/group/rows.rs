@@ -94,7 +94,7 @@ impl Layout {
     /// Returns the maximum number of bytes of a row, without the bytes of its strings.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.keys.iter().filter(|key| matches!(key.kind, Kind::Text)).count();
-        // One word per string for the padding.
+        // Each string takes up to one additional word for its padding.
         (self.lanes + texts) * WORD
     }
 

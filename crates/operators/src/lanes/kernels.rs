@@ -49,7 +49,7 @@ pub(crate) fn retain_compared(op: CompareOp, left: &[i64], right: &[i64], alive:
             return Level::best().run(Retain { left, right, key: |l, r| (l ^ r, 0), inside, alive });
         }
     };
-    // Flipping the sign bit makes signed order the same as unsigned order.
+    // After the sign bits are flipped, comparing the bits as unsigned numbers gives the signed order.
     let key = |l: i64, r: i64| (l ^ i64::MIN, r ^ i64::MIN);
     Level::best().run(Retain { left, right, key, inside: at_most, alive });
 }

@@ -52,7 +52,7 @@ impl Run<'_, '_> {
                 order.settle();
             }
             Bound::Any(parts, order) => {
-                // Rows that match move from `alive` to `found`.
+                // The bits of rows that match one of the operands are moved from `alive` to `found`.
                 let mut found = self.buffers.take_bits(alive.len());
                 let mut hits = self.buffers.take_bits(alive.len());
                 let mut asked = bits::count(alive);

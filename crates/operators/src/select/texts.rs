@@ -79,7 +79,7 @@ type Explored = (Vec<[u16; 256]>, Vec<bool>);
 fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
     let start = dfa.start_state_forward(&Input::new("").anchored(Anchored::No)).ok()?;
     let mut numbers: HashMap<StateID, u16> = HashMap::from([(start, 0)]);
-    // Reserves id 1 for the match state.
+    // Reserves state 1 for matches.
     let mut states = vec![start, start];
     let (mut next, mut accepts) = (Vec::new(), Vec::new());
     let mut at = 0;

@@ -103,7 +103,7 @@ impl TopRows {
             })
             .collect();
         let mut places: Vec<usize> = (0..best.len()).collect();
-        // A row group whose minimum or maximum is unknown may have the best rows: it comes first.
+        // A row group whose minimum or maximum is unknown comes first, because it may have the best rows.
         places.sort_by(|a, b| match (&best[*a], &best[*b]) {
             (Some(a), Some(b)) => self.first.order(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),

@@ -216,7 +216,7 @@ impl Run {
         }
         if is_over {
             let unused = self.held.lock().reservation.as_mut().map(|all| all.split(rewrite.reserved));
-            // Dropped after the lock is released, because freeing memory may wake others.
+            // Dropped after the lock is released, because freeing memory may wake waiters of other runs.
             drop(unused);
             self.leave_group(group, &morsel.progress);
             self.complete_groups(1);

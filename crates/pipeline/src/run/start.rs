@@ -27,7 +27,8 @@ struct Source {
 impl Source {
     fn of(program: &BoundProgram, output: &RunOutput) -> Result<Source> {
         let filtered = match output {
-            // A change also needs the rows that do not pass the filter.
+            // A change of rows also needs the rows that do not pass the filter, because it re-encodes their row
+            // groups.
             RunOutput::Change(_) => None,
             RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
                 program.filtered()?

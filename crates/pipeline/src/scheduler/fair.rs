@@ -240,7 +240,7 @@ mod tests {
         ) {
             let mut tree = FairTree::new();
             (1..4).for_each(|parent| tree.insert(parent, ROOT, parent as u32));
-            // Leaves 4 to 12 below parents 1 to 3.
+            // Leaves 4 to 12 are inserted below parents 1 to 3.
             (4..13).for_each(|leaf| tree.insert(leaf, 1 + leaf % 3, 1));
             let mut ready = BTreeSet::new();
             for (member, what, ns) in steps {

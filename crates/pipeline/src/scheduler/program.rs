@@ -103,7 +103,8 @@ impl Task for ProgramTask {
         let Some(run) = self.run() else { return Progress::Done };
         // The run keeps its error and reports it at the end, so that it is not needed here.
         let progress = self.try_step(&run, clock).unwrap_or(Progress::Done);
-        // If the client does not read, values are released: it may continue late, and others need the memory.
+        // If the client does not read its results, values are released: the client may continue late, and others need
+        // the memory.
         run.keep_values(if self.sink.ready() { HoldPolicy::Everything } else { HoldPolicy::Nothing });
         progress
     }

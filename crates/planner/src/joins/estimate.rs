@@ -204,8 +204,8 @@ fn pairs_matched(keys: &[(Known, Known)], left: &Estimate, right: &Estimate) -> 
         share(&distinct, side(left, keys.iter().map(|k| &k.0)), side(right, keys.iter().map(|k| &k.1)));
     let [(left, right)] = keys else { return guess };
     let known = left.origins.iter().flat_map(|l| right.origins.iter().filter_map(|r| sizes::share(l, r)));
-    // If sketches give fractions for several pairs of columns, the largest is used: frequent values match each other
-    // there.
+    // If sketches give fractions for several pairs of columns, the largest is used, because it is the pair in which
+    // frequent values match each other.
     known.map(|share| share.refine(guess)).reduce(f64::max).unwrap_or(guess)
 }
 

@@ -189,7 +189,7 @@ mod avx512 {
                 _mm512_loadu_si512(words.as_ptr().add(first).cast())
             };
             let zeros = |first: usize| {
-                // A bit that is always set keeps the zeros at 62.
+                // A bit that is always set limits the number of leading zeros to 62.
                 _mm512_lzcnt_epi64(_mm512_or_si512(load(high, first), _mm512_set1_epi64(2)))
             };
             let rank = _mm512_add_epi32(narrow(zeros(0), zeros(8)), _mm512_set1_epi32(1));

@@ -93,7 +93,7 @@ macro_rules! numbers {
             #[inline(always)]
             #[allow(clippy::cast_sign_loss, reason = "modulo the type")]
             fn low_distance(self, low: $t) -> u32 {
-                // A narrower signed type would be sign-extended.
+                // The mask undoes the sign extension of narrower signed types.
                 const MASK: u128 = u128::MAX >> (u128::BITS - <$t>::BITS);
                 (self.wrapping_sub(low) as u32) & MASK as u32
             }
@@ -327,7 +327,8 @@ pub(crate) fn add_split(
     if columns.iter().any(|column| column.bytes > 8) {
         return false;
     }
-    // The bytes of the distances are followed by those of their squares, and by one that is set if there is a value.
+    // The bytes of the distances are followed by those of the squared distances, and by one byte that is set if there
+    // is a value.
     let tiles = arrange(&mut columns, |bytes| 2 * bytes + 1);
     let rows = arrays[0].len();
     room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), rows);

@@ -144,7 +144,7 @@ impl Table {
         let (carries, bits) = (&mut self.carries, self.shape.bits);
         count_lanes(first, 0, carries, hashes.of_lanes(0), bits);
         count_lanes(second, half, carries, hashes.of_lanes(1), bits);
-        // Carries are added one by one, but their cache misses overlap.
+        // Carries are added one by one, which is fast because their cache misses overlap.
         carries.drain(..).for_each(|cell| self.cells[cell as usize] += 1 << u8::BITS);
     }
 

@@ -242,7 +242,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        // The high bits are the most random ones.
+        // The high bits of the state are the most random ones.
         (self.random >> 40) as usize & (end - 1)
     }
 }

@@ -329,7 +329,7 @@ impl<'a> DenseKey<'a> {
         let codes = || groups.iter().map(|g| *g as usize / self.stride % self.domain);
         let null = (!self.nullable.is_empty()).then_some(self.domain - 1);
         let nulls = null.map(|null| codes().map(|code| code != null).collect::<NullBuffer>());
-        // The code of NULL does not belong to a value.
+        // The last code, that of NULL, does not belong to a value.
         let code_or_0 = |code: usize| if Some(code) == null { 0 } else { code };
         Ok(match &self.codes {
             Codes::Constant(value) => {

@@ -55,7 +55,7 @@ impl<'a> FewSums<'a> {
             return None;
         }
         let column = |sum: &SumOf| match sum {
-            // The first mask passes all rows.
+            // Mask 0 passes all rows.
             SumOf::Lane(lane, 0) => {
                 rows.lanes.integers(*lane).filter(|i| i.max().abs_diff(i.min()) <= DISTANCE_MAX).map(Some)
             }
@@ -96,7 +96,8 @@ impl FewSums<'_> {
             self.groups.clear();
             self.groups.extend(self.numbers.iter().map(|group| *group as u8));
         }
-        // Padding rows are of group 0 and have the value 0, so they add nothing.
+        // The rows are padded to whole steps. Padding rows are of group 0 and have the value 0, so that they add
+        // nothing.
         let (rows, padded) = (end - start, (end - start).next_multiple_of(STEP));
         self.groups.resize(padded, 0);
         for (index, (column, sums)) in self.columns.iter().zip(&mut self.sums).enumerate() {

@@ -81,7 +81,7 @@ fn add_groups(
 impl Tables {
     /// Creates tables without values.
     fn new(rows: &DenseRows<'_>) -> Tables {
-        // One group more: the discard group, to which rows that are not selected are added.
+        // There is an additional group, the discard group, to which rows that are not selected are added.
         let groups = rows.keys.domain + 1;
         let mut sums = SumTables::default();
         sums.reset(groups, &widths(rows), bits_of(ROWS_OF_A_PART as u128));

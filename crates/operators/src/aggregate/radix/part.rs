@@ -128,7 +128,7 @@ impl Part {
             }
             match (source.word, valid) {
                 (None, None) => store.count_rows(rows, Some(ids), None),
-                // Counts ignore the values that are passed.
+                // A count of rows ignores the values, so that the codes are passed in their place.
                 (None, valid) => store.update_lanes(Some(ids), codes, valid),
                 (Some(_), valid) => store.update_lanes(Some(ids), values, valid),
             }

@@ -143,7 +143,7 @@ impl Radix {
         let mut batches = Batches::default();
         while let Some(part) = self.parts.pop() {
             self.given += part.groups.len();
-            // A `Break` is noticed at the end of the row group.
+            // If `emit` returns `Break`, that is noticed at the end of the row group.
             let _ = part.give(aggregation, &mut |batch| batches.add(batch, emit))?;
             if !self.parts.is_empty() && pace.ends() {
                 batches.finish(emit)?;

@@ -73,7 +73,8 @@ impl Whole {
         let measures = Measures::of(aggregation, &extent)?;
         let bounds = measures.folds.iter().map(|of| intervals[of.lane]).collect::<Option<Vec<_>>>();
         let bounds = bounds.ok_or(NOT_ON_LANES)?;
-        // A picked value is stored as its distance from a bound, plus one.
+        // The array stores a minimum or maximum as the distance from the worst possible value, plus one, which must
+        // fit 64 bits.
         if bounds.iter().any(|(min, max)| max.abs_diff(*min) == u64::MAX) {
             return Err(VALUES_TOO_FAR_APART);
         }
@@ -151,7 +152,7 @@ fn frames(
 }
 
 fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
-    // A count that only tells whether the group has rows is not stored, because a group in the array has some.
+    // A row count that is only compared with 0 is not stored, because every group in the array has rows.
     let mut counted = aggregation.results.iter().filter_map(AggregateResult::count_shown);
     if counted.any(|accumulator| matches!(measures.sources[accumulator], Source::AllRows)) {
         return Form::Rows;
@@ -159,9 +160,9 @@ fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
     match (measures.sums.first(), measures.folds.first().map(|of| of.fold)) {
         (None, None) => Form::Bits,
         (Some(SumOf::Lane(..) | SumOf::Rows(_)), _) => Form::Tagged,
-        // A pick of all rows: under a mask there would be a sum that counts the mask.
+        // The fold is of all rows, without a mask: with a mask there would be a sum that counts the rows of the mask.
         (None, Some(Fold::Pick(_))) => Form::Picks,
-        // A word of bits may be 0 in a group that exists.
+        // The word of a bitwise operation may be 0 in a group that exists, so that rows are counted.
         (None, Some(Fold::Bits(_))) => Form::Rows,
     }
 }
