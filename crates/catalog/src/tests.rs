@@ -45,7 +45,7 @@ impl Background for Threads {
     fn rows_came(&self) {}
 }
 
-/// Helper threads: two, the caller's and one more.
+/// [`HelperThreads`] of two threads: the caller's and one more.
 #[derive(Debug)]
 pub(super) struct Two;
 

@@ -4,7 +4,7 @@ use crate::{Codec, Compressor, Decompressor};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use proptest::prelude::*;
 
-/// Generates blocks with repetition: runs, copies of earlier bytes, and noise.
+/// Generates blocks of bytes with repetition: runs of one byte, copies of earlier bytes, and noise.
 fn blocks() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         (any::<u8>(), 1_usize..3000).prop_map(|(byte, count)| vec![byte; count]),

@@ -431,8 +431,8 @@ fn usual_mean(argument: &DataType) -> Option<DataType> {
 mod tests {
     use super::*;
 
-    /// Returns the function's number. Adding a function breaks this match at compile time, and then the test
-    /// below until the function is in `NAMED`.
+    /// Returns a distinct number for each function. If a function is added, this match no longer compiles, and then
+    /// the test below fails until the function is in `NAMED`.
     const fn number(function: AggregateFunction) -> usize {
         match function {
             AggregateFunction::Count => 0,

@@ -285,7 +285,7 @@ mod tests {
         })
     }
 
-    /// Returns a sketch of this crate with the values of `fixture`.
+    /// Returns this crate's sketch of the values from which `fixture` was made.
     fn ours(fixture: &Fixture) -> HyperLogLog {
         let numbers = 0..fixture.values;
         let array: ArrayRef = match fixture.kind.as_str() {

@@ -136,7 +136,8 @@ mod tests {
         check(text, 0, 0xe34b_bc7b_bc07_1b6c, 0x7a43_3ca9_c49a_9347);
     }
 
-    /// The self-test of the reference implementation: hashes of all lengths to 255, hashed again.
+    /// The self-test of the reference implementation of Murmur3: hashes of keys of all lengths up to 255, hashed
+    /// again.
     #[test]
     fn the_reference_verifies_itself() {
         let key: Vec<u8> = (0..=255).collect();

@@ -195,7 +195,7 @@ mod tests {
         assert!(kendall(&ramp, &StringArray::from(vec!["a", "b", "c"])).is_err());
     }
 
-    /// Compares every pair of rows, by the definition of tau-b.
+    /// Computes Kendall's tau-b naively, by comparing every pair of rows.
     fn kendall_twin(x: &[i32], y: &[i32]) -> f64 {
         let (mut agreement, mut untied) = (0, [0.0, 0.0]);
         for j in 0..x.len() {

@@ -254,7 +254,7 @@ mod tests {
     use farpool_columns::{ValueReader, ValueSource, encode_row_group};
     use farpool_memory::{Pool, PoolConfig};
 
-    /// Source of handles whose values are never read again, for tests.
+    /// Source of values for tests, whose handles are never read again after their eviction.
     #[derive(Debug, Default)]
     struct Nowhere(TenantName);
 
@@ -266,7 +266,7 @@ mod tests {
         fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn ValueReader>) {}
     }
 
-    /// Creates handles with values in memory.
+    /// Creates `count` handles (chunks whose values may be evicted) with values in memory.
     fn handles(count: i64) -> Vec<Arc<Chunk>> {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
         let source: Arc<dyn ValueSource> = Arc::new(Nowhere::default());

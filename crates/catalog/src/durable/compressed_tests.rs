@@ -6,7 +6,7 @@ use super::*;
 use arrow_array::{Float64Array, Int64Array};
 use farpool_disk::{Codec, CompressionPolicy, compressing};
 
-/// Number of rows of each table: several compressed blocks of its second column.
+/// Number of rows of each table. Reason: the second column then takes several compressed blocks.
 const ROWS: i64 = 20_000;
 
 /// Generates rows that a codec can compress further after their columns were encoded.
@@ -104,8 +104,8 @@ fn filled_group(group: &Arc<RowGroup>) {
     assert_eq!(thirds.slice(50, 50).to_data(), rows(0).column(1).slice(0, 50).to_data());
 }
 
-/// Data directories written by this version and earlier ones, which must stay readable; the latest of each kind is
-/// last.
+/// Names of data directories that this version and earlier ones have written, and that must stay readable. The latest
+/// of each kind is last.
 const PLAIN: &[&str] = &["segments-3"];
 const ENCRYPTED: &[&str] = &["segments-4-encrypted", "segments-5-encrypted"];
 

@@ -34,7 +34,7 @@ pub(super) fn unlocked(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Di
     unlock(directory.clone(), key.as_ref(), None)
 }
 
-/// Opens a folder that was written with the test key (`is_encrypted`) or without one.
+/// Opens a data directory on disk that was written with the master key of the tests (`is_encrypted`) or without one.
 pub(super) fn unlocked_local(path: &std::path::Path, is_encrypted: bool) -> Arc<dyn Directory> {
     let key = is_encrypted.then(|| master(KEY));
     unlock(LocalDirectory::open(path).unwrap(), key.as_ref(), None).unwrap()
@@ -295,7 +295,8 @@ fn kept() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory/format-1-encrypted")
 }
 
-/// Writes the directory that the next test opens. Run by hand when a format changes, into another folder.
+/// Writes the data directory that the next test opens, into another folder than the existing one. Run by hand when a
+/// format changes.
 #[test]
 #[ignore = "writes into testdata"]
 fn write_an_encrypted_directory() {

@@ -198,7 +198,7 @@ impl Bench {
     }
 
     fn begin(&self, table: &TableName, mode: LoadMode, rows: &RecordBatch) -> Result<Load> {
-        // In an encrypted directory most tables are encrypted in memory, too.
+        // If the data directory is encrypted, most tables are also encrypted in memory.
         let is_hidden = mode != LoadMode::Append
             && *table != named(0)
             && self.catalog.durable.get().is_some_and(|durable| durable.is_encrypted());
@@ -363,7 +363,7 @@ fn other_directories_are_refused() {
         );
         bench.directory.rename("away", &missing).unwrap();
     }
-    // Power is lost before the first manifest is written.
+    // Power is lost before the first manifest (the state up to one log record) is written.
     let directory = SimulatedDirectory::new();
     Log::open(directory.clone(), Some(9), 0, &mut |_, _| Ok(())).unwrap();
     directory.create("manifest-000000000001.new").unwrap();

@@ -90,7 +90,7 @@ fn appends_and_merges_go_on_behind_a_change() {
     assert_eq!(ids(&catalog, "t"), expected);
 }
 
-/// Returns the ids of a table's rows when `changes` replace row groups of `base`.
+/// Returns the values of the id column that a table has after `changes` have replaced row groups of `base`.
 fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> Vec<i64> {
     let groups = base.row_groups.iter().enumerate();
     let ids = groups.flat_map(|(place, group)| match changes.get(&place) {

@@ -17,7 +17,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a catalog with working memory of [`LIMIT`] and a table of two versions that has no profile yet.
+    /// Creates a catalog with [`LIMIT`] bytes of working memory and a table of two versions that has no profile
+    /// (statistics) yet.
     fn new() -> Bench {
         let (held, work) = (Arc::new(Held::default()), WorkMemory::new(LIMIT));
         let pool = Pool::new(PoolConfig { bytes_limit: 512 << 20 }).unwrap();

@@ -36,7 +36,7 @@ impl Held {
         true
     }
 
-    /// Takes the chore whose load began first.
+    /// Takes the submitted chore whose load began first.
     pub fn take_oldest(&self) -> Chore {
         let mut held = self.0.lock();
         held.sort_by_key(|chore| std::cmp::Reverse(chore.order()));
@@ -302,7 +302,7 @@ fn an_append_holds_no_profile_before_its_turn() {
     assert_eq!(seen, [Some(0), Some(1_000), Some(all), None]);
 }
 
-/// Loads `rows` in `mode` and returns the resulting profile.
+/// Loads `rows` in `mode` and returns the profile (statistics) of the table.
 fn collected(catalog: &Arc<Catalog>, mode: LoadMode, rows: std::ops::Range<i64>) -> Profile {
     let mut load = begin(catalog, "t", mode).unwrap();
     load.push(&batch(rows)).unwrap();

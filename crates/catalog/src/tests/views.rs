@@ -15,7 +15,7 @@ fn text(catalog: &Catalog, named: &str) -> Result<String> {
     }
 }
 
-/// Checks that `outcome` is an error of the given kind whose text contains all of `said`.
+/// Checks that `outcome` is an error of the given kind whose message contains all strings of `said`.
 fn refused<T: std::fmt::Debug>(outcome: Result<T>, kind: ErrorKind, said: &[&str]) {
     let error = outcome.unwrap_err();
     assert_eq!(error.kind, kind, "{error}");

@@ -24,7 +24,7 @@ fn plain(alive: &[u64], values: &[u64], passes: impl Fn(u64) -> bool) -> Vec<u64
     alive.iter().enumerate().map(word).collect()
 }
 
-/// Returns random bits; in each block few, many or none are set.
+/// Returns random bitmap words; in each block of 1024 bits, few, many or none are set.
 fn some_bits(seed: u64, words: usize) -> Vec<u64> {
     let (a, b) = (numbers(seed, words, 64), numbers(!seed, words, 64));
     let word = |i: usize| match (seed as usize + i / BLOCK_WORDS) % 4 {
@@ -223,7 +223,7 @@ fn sums_are_those_of_a_loop() {
     }
 }
 
-/// Checks predicates on plain values against a loop over separately computed keys.
+/// Checks predicates on plain (not packed) values against a loop over separately computed comparison keys.
 fn check_plain<T: Plain>(of: impl Fn(u64) -> T, key: impl Fn(T) -> u64) {
     for rows in [0, 1, 63, 64, 65, 1000] {
         let bits = <T::Key as Lane>::BITS;

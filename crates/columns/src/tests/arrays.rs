@@ -47,13 +47,13 @@ pub const TYPES: [DataType; 18] = [
 /// The distribution of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// One value in all rows.
+    /// All rows have the same value.
     Constant,
-    /// Few different values.
+    /// There are few different values.
     Few,
     /// Numbers in a narrow range; strings from a small vocabulary.
     Narrow,
-    /// Any value of the type, including its extremes.
+    /// Values are any of the type, including its extremes.
     Wild,
 }
 

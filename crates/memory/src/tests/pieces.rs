@@ -42,10 +42,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A piece in the model.
+/// A piece (an allocation that shares pages) in the model.
 struct Live<T> {
     held: T,
-    /// Twice the index of the tenant, plus one for short-lived pieces.
+    /// Kind of the piece: twice the index of its tenant, plus one if it is short-lived.
     kind: usize,
     /// Range of bytes of the piece, relative to the start of the pool, where the very first piece is.
     place: Range<usize>,

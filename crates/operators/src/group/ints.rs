@@ -94,7 +94,7 @@ mod tests {
         (0..).filter(collides).take(KEYS).collect()
     }
 
-    /// Returns the cost of looking up all groups, in steps from slot to slot.
+    /// Returns the cost of looking up all groups, as the number of probe steps.
     fn steps(hash_key: HashKey, keys: &[i64]) -> usize {
         let mut table = IntTable::new(hash_key);
         let mut ids = Vec::new();

@@ -50,7 +50,7 @@ pub(crate) struct TestTable {
 }
 
 impl TestTable {
-    /// Encodes row groups, each an array per column.
+    /// Creates a table from row groups, each given as an array per column.
     pub(crate) fn new(schema: SchemaRef, groups: &[Vec<ArrayRef>]) -> TestTable {
         let tenant = TenantName::new("test").expect("a valid name");
         let encode = |g: &Vec<ArrayRef>| encode_row_group(&POOL, &tenant, &schema, g).expect("encodes");
@@ -59,12 +59,12 @@ impl TestTable {
     }
 }
 
-/// Converts arrays to rows of plain values.
+/// Converts arrays to rows of values, as the interpreter takes them.
 pub(crate) fn rows_of(arrays: &[ArrayRef], rows: usize) -> Vec<Vec<Value>> {
     (0..rows).map(|row| arrays.iter().map(|a| value_at(a, row)).collect()).collect()
 }
 
-/// Returns one value of an array.
+/// Returns the value of `array` at `row`.
 pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
@@ -83,12 +83,12 @@ pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
-/// Returns a plan for any table with this schema.
+/// Compiles a plan that is not adapted to particular row groups, for any table with this schema.
 pub(crate) fn compile(program: &Program, schema: &SchemaRef) -> Result<Plan> {
     compile_with(program, schema, Paths::ALL)
 }
 
-/// Compiles a plan for any table with this schema, with the fast paths `paths`.
+/// Compiles a plan as [`compile`] does, with the fast paths `paths`.
 pub(crate) fn compile_with(program: &Program, schema: &SchemaRef, paths: Paths) -> Result<Plan> {
     Plan::compile_with(program, schema, Input::Any, paths)
 }
@@ -103,12 +103,13 @@ pub(crate) fn run(
     run_plan(&compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
 }
 
-/// Executes a program as [`run`] does, with a plan that is compiled for the table.
+/// Executes a program as [`run`] does, with a plan that is adapted to the row groups of the table.
 pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -> Result<Vec<Vec<Value>>> {
     run_plan(&fitted(program, table, 1 << 30)?, table, workers, usize::MAX)
 }
 
-/// Compiles a plan for the table, with `bytes_max` bytes for each worker.
+/// Compiles a plan that is adapted to the row groups of the table, with `bytes_max` bytes for the groups of each
+/// worker.
 pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> Result<Plan> {
     fitted_with(program, table, bytes_max, Paths::ALL)
 }
@@ -323,7 +324,7 @@ fn narrowed(program: &Program, table: &TestTable) -> Vec<(Result<Plan>, &'static
 /// Converts rows to sorted strings, in which NaN equals NaN.
 pub(crate) fn sorted(rows: Vec<Vec<Value>>) -> Vec<String> {
     let text = |value: &Value| match value {
-        // Neither the sign nor the payload of a computed NaN is defined.
+        // The sign and the payload of a computed NaN are not defined, so that all NaNs compare equal.
         Value::Float(v) if v.is_nan() => "NaN".to_string(),
         other => format!("{other:?}"),
     };

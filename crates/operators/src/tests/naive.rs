@@ -62,7 +62,7 @@ fn name(value: &Value) -> String {
 
 fn canonical(value: Value) -> Value {
     match value {
-        // Adding 0.0 turns -0.0 into 0.0.
+        // Adding 0.0 turns -0.0 into 0.0, which is the same group key.
         Value::Float(v) => Value::Float(v + 0.0),
         other => other,
     }

@@ -65,7 +65,7 @@ fn types() -> Vec<DataType> {
     ]
 }
 
-/// Patterns that match some of the generated strings.
+/// Regular expressions that match some of the generated strings.
 const REGEXES: [&str; 9] = ["a", "^a", "b+c|1$", "^$", "", r"\d{3}", "(long )+a.*7", "(?i)ß|É", r"^[^a-z]*$"];
 
 /// Distribution of the values of a column.
@@ -207,7 +207,7 @@ fn text(random: &mut Random, spread: Spread) -> String {
     }
 }
 
-/// Returns a program over a table with `schema`.
+/// Returns a random program over a table with `schema`.
 pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
     let filter = random.chance(75).then(|| condition(random, schema, 3));
     let named = |(i, expr)| NamedExpr { name: format!("r{i}"), expr };
@@ -350,7 +350,8 @@ fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     Some(Expr::InFilter(columns.into_iter().map(Expr::Column).collect(), filter))
 }
 
-/// Returns a boolean expression.
+/// Returns a random boolean expression whose result does not depend on undefined bits, such as the sign of a computed
+/// NaN.
 pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> Expr {
     if depth > 0 && random.chance(55) {
         let count = 1 + random.below(3);
@@ -425,7 +426,7 @@ fn literal(random: &mut Random, data_type: &DataType, null_percent: usize) -> Li
     Literal::new(value, data_type.clone()).unwrap()
 }
 
-/// Returns an expression of this type.
+/// Returns a random expression of type `data_type`.
 fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
     let leaf = |random: &mut Random| {
         let columns: Vec<usize> =
@@ -470,7 +471,7 @@ fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth:
     }
 }
 
-/// Returns a sum or product of decimals, cast back to `data_type`.
+/// Returns a random sum or product of decimals, cast back to `data_type`.
 fn decimal(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
     let other = random.pick(&[DataType::Decimal128(15, 2), DataType::Decimal128(12, 4), data_type.clone()]);
     let left = expression(random, schema, data_type, depth - 1);

@@ -43,7 +43,7 @@ pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, 
     }
 }
 
-/// Merges rows that may be partial results of the same group to one row per group.
+/// Merges rows that may be partial results of the same group, so that each group has one row.
 fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Result<Vec<Vec<Value>>> {
     let Output::Aggregate { keys, aggregates } = &in_parts.output else { return Ok(parts.to_vec()) };
     let schema = in_parts.result_schema(table_schema)?;

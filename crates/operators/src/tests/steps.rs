@@ -23,7 +23,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Creates steps of whole row groups.
+    /// Creates steps that each take a whole row group.
     pub(crate) fn whole() -> Steps {
         Steps { random: None, has_begun: false }
     }

@@ -13,7 +13,7 @@ use farpool_model::{
 
 const ROWS: i64 = 3000;
 
-/// Creates a table: `id` counts, `text` is NULL or a letter.
+/// Creates a table: `id` counts up, `text` is NULL or a letter.
 fn table() -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 16 << 20 }).unwrap();
     let schema = Arc::new(Schema::new(vec![

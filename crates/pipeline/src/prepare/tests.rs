@@ -66,7 +66,8 @@ fn sum_by_a() -> Output {
     Output::Aggregate { keys: vec![named("a", column(0))], aggregates: vec![sum_of_b()] }
 }
 
-/// Prepares a program and compares its answers, as `name answer` pairs, and the effective program.
+/// Prepares a program and compares the answers, given as pairs of operator name and answer, and the effective program
+/// (the one that the node executes instead).
 #[track_caller]
 fn check(program: &Program, answers: &str, effective: (Option<Expr>, Output, Option<u64>)) -> Prepared {
     let prepared = prepare(program, &schema(), Version(7)).unwrap();

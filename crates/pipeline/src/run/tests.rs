@@ -554,7 +554,7 @@ fn a_step_that_takes_long_leaves_the_rest_to_the_next_one() {
     drive(&run, 2).unwrap();
 }
 
-/// A clock that cancels a run after it has been read a number of times.
+/// A clock that cancels a run when it has been read a number of times.
 #[derive(Debug)]
 struct Cancelling {
     run: Arc<Run>,

@@ -25,7 +25,8 @@ impl Hands {
     }
 }
 
-/// A task of `steps` steps of `ns` each while there is room for their output; panics at step `panic_at`.
+/// A task of `steps` steps, each of which takes `ns` nanoseconds. It is ready while there is room for its output, and
+/// panics at step `panic_at`.
 struct Counting {
     hands: Arc<Hands>,
     steps: u64,
@@ -122,7 +123,7 @@ impl Bench {
         }
     }
 
-    /// Submits a task that does not end.
+    /// Submits a task that never ends, with steps of `ns` nanoseconds.
     fn endless(&self, region: &Arc<Region>, ns: u64) -> Arc<Counting> {
         self.submit(region, self.task(u64::MAX, ns))
     }
@@ -397,7 +398,7 @@ fn a_worker_that_sleeps_is_woken_by_what_can_go_on() {
     });
 }
 
-/// A task of two steps, of which the second can be done only after the first.
+/// A task of two steps, of which the second can begin only after the first has ended.
 #[derive(Default)]
 struct OneByOne {
     taken: AtomicUsize,

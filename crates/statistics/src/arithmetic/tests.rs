@@ -46,7 +46,8 @@ fn values(array: &ArrayRef) -> Vec<Option<i128>> {
     )
 }
 
-/// Computes the operation in 128 bits, which hold every result of 64-bit integers except products of two unsigned ones.
+/// Computes the operation in 128 bits. These hold every result of 64-bit integers, except products of two unsigned
+/// ones.
 fn exact(op: ArithmeticOp, l: i128, r: i128) -> Option<i128> {
     match op {
         ArithmeticOp::Add => l.checked_add(r),

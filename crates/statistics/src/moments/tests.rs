@@ -35,7 +35,7 @@ impl Numbers {
         Arc::new(builder.finish())
     }
 
-    /// Returns a random column of any type: of the full range, of a few values or of one; some with NULLs.
+    /// Returns a random column of any type: over the full range, or with few values or one; sometimes with NULLs.
     fn column(&mut self, rows: usize) -> ArrayRef {
         let (choice, bits) = (self.next() >> 40 & 15, (self.next() >> 40) as u32 % 64);
         let nulls = (self.next() >> 40 & 7).saturating_sub(4);

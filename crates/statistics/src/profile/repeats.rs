@@ -197,7 +197,7 @@ mod tests {
     use arrow_array::UInt64Array;
     use std::sync::Arc;
 
-    /// Returns whether an array in which each value occurs eight times is counted.
+    /// Returns whether the repetitions of an array are counted, if each of `values` occurs eight times in it.
     fn are_counted(values: &[u64]) -> bool {
         let rows = UInt64Array::from_iter_values(values.iter().copied().cycle().take(8 * values.len()));
         let rows: ArrayRef = Arc::new(rows);

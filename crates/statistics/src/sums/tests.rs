@@ -85,7 +85,7 @@ fn merged(parts: &[&[Row]], new: impl Fn() -> ExactSums, groups: usize, first: u
     sums
 }
 
-/// Converts states to sums, each with whether the group has a value.
+/// Converts states to the sums of their groups, each with whether the group has a value.
 fn exact(states: &[ArrayRef]) -> Vec<(i256, bool)> {
     let (words, carries) = (&states[0], states[1].as_primitive::<Int64Type>());
     let word = |row: usize| match words.data_type() {
@@ -100,7 +100,7 @@ fn exact(states: &[ArrayRef]) -> Vec<(i256, bool)> {
     (0..words.len()).map(of).collect()
 }
 
-/// Rounds half away from zero, computed on magnitudes.
+/// Returns the expected mean, rounded half away from zero, computed on magnitudes.
 fn rounded(sum: i256, count: u64, factor: i128) -> i256 {
     let (one, count) = (i256::from_i128(1), i256::from_i128(count.into()));
     let twice = |value: i256| value.wrapping_mul(i256::from_i128(2));

@@ -162,7 +162,7 @@ fn compaction_loses_nothing_on_a_disk_that_fails() {
         bench.directory.set_faults(Faults { fails_after: Some(after), ..Faults::default() });
         let first = bench.catalog.compact();
         bench.check();
-        // The next compaction without a failure completes the work.
+        // After the failure, the next compaction completes the work.
         bench.directory.set_faults(Faults::default());
         compacted += usize::from(bench.catalog.compact().is_ok() || first.is_ok());
         bench.check();

@@ -58,7 +58,7 @@ pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
 /// Length of a log file in copies of a directory.
 pub(super) const LOG_BYTES: u64 = 8 << 10;
 
-/// Copies the files without the space reserved by the log.
+/// Copies the files of a directory, without the space that the log has reserved at its end.
 pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDirectory> {
     let copy = SimulatedDirectory::new();
     for name in directory.names().unwrap() {
@@ -74,7 +74,7 @@ pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDi
     copy
 }
 
-/// Returns the number of chunks whose values are lost, and checks the values of all others.
+/// Returns the number of chunks whose values cannot be read, and checks the values of all others.
 fn check_lost(catalog: &Catalog, tables: &BTreeMap<TableName, Vec<Option<i64>>>) -> usize {
     let mut lost = 0;
     for (table, expected) in tables {

@@ -140,7 +140,7 @@ fn larger_than_the_pool(encryption: Option<Tier>) {
         assert_eq!(sum(&catalog, &t), expected);
         assert!(catalog.pool().usage().bytes_used <= catalog.pool().usage().bytes_limit);
     }
-    // Removes a row group in the middle, and replaces one.
+    // The change removes row group 7, and replaces row group 3 by one with the same values.
     let (version, base) = catalog.get(&tenant(), &t).unwrap();
     let group = filled(&base.row_groups[7]);
     let (gone, replaced) = (group.rows as i64, filled(&base.row_groups[3]));
@@ -337,7 +337,7 @@ impl Background for Later {
     }
 }
 
-/// Creates a catalog over a new directory with a pool of `pages`, and returns it with its background.
+/// Creates a catalog over a new directory with a pool of `pages` pages. Also returns the background of the catalog.
 fn waiting_catalog(pages: usize) -> (Arc<Catalog>, Arc<Later>) {
     let later = Arc::new(Later::default());
     let pool = Pool::new(PoolConfig { bytes_limit: pages * limits::PAGE_BYTES }).unwrap();
@@ -623,7 +623,7 @@ fn a_load_that_is_not_kept_leaves_memory() {
     assert!(absent > made.bytes_encoded / 10 * 9, "{absent} of {}", made.bytes_encoded);
     assert_eq!(sum(&catalog, &t), ROWS * (ROWS - 1) / 2);
     assert_eq!(bytes_absent(&catalog, &t), 0, "what was read is cached");
-    // Without a data directory, evicted rows could not be read again.
+    // Without a data directory, these residencies are refused, because evicted rows could not be read again.
     let (catalog, _) = new_catalog();
     for residency in [Residency::Pinned, Residency::Passing] {
         let refused = load(&catalog, &t, staying(LoadMode::Create, residency), 0..10).unwrap_err();

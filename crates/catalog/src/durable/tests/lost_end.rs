@@ -16,7 +16,7 @@ impl Bench {
     }
 }
 
-/// Zeroes the last `bytes` bytes of the log, up to the last one that is not zero.
+/// Overwrites the last `bytes` bytes of the log with zeros; unused zero bytes at its end do not count.
 fn zero_end(directory: &SimulatedDirectory, bytes: usize) {
     let file = directory.open(LOG).unwrap();
     let mut contents = vec![0; file.bytes().unwrap() as usize];

@@ -35,13 +35,13 @@ enum Step {
     Merge,
     Checkpoint,
     Compact,
-    /// Simulates a shortage of memory, in which values are evicted.
+    /// Evicts values, as a shortage of memory does.
     Evict,
-    /// Writes the durability mark of the log.
+    /// Writes the durability mark of the log (the number of durable records).
     Mark,
     Crash(u64),
     Close,
-    /// The disk fails after this many calls, followed by a loss of power.
+    /// Lets the disk fail after `after` calls, followed by a loss of power.
     Fail {
         after: u64,
         seed: u64,

@@ -11,7 +11,7 @@ pub(super) struct Replica {
     directory: Arc<SimulatedDirectory>,
     catalog: Arc<Catalog>,
     _background: Arc<Deferred>,
-    /// Number of records applied so far.
+    /// Number of records that the replica has applied.
     fed: u64,
 }
 
@@ -27,7 +27,7 @@ impl Replica {
         Replica { directory, catalog, _background: background, fed: 0 }
     }
 
-    /// Applies the records that are durable in `bench`, and checks that both have the same state.
+    /// Applies the records that are durable in `bench`, and checks that both catalogs have the same state.
     pub fn follow(&mut self, bench: &Bench) {
         for name in bench.directory.names().unwrap() {
             if name.starts_with("segment") && self.directory.open(&name).is_err() {

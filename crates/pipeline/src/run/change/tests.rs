@@ -30,7 +30,7 @@ fn row_change(table: &Arc<Table>, filter: Option<Expr>, columns: Vec<NamedExpr>)
     Run::start_changing(&program, encoder)
 }
 
-/// Executes a run on several threads.
+/// Executes the run on `threads` threads, and returns the changed row groups.
 fn run(run: &Run, threads: usize) -> Result<ChangedGroups> {
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let step_all = || loop {

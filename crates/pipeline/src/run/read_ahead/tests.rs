@@ -84,7 +84,7 @@ impl Shelf {
         true
     }
 
-    /// Evicts the values of a handle.
+    /// Evicts the values of a randomly chosen handle.
     fn evict(&self, random: usize) {
         let handles = self.handles.lock();
         drop(handles[random % handles.len()].take_values());
@@ -241,14 +241,14 @@ fn other_columns_are_read_only_where_a_row_passes() {
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (read as u64, 0));
     // All bytes count as read again, because all values were in memory when the table was created.
     assert_eq!(receipt.bytes_again, read as u64);
-    // Columns of the filter count as used even if no row passes.
+    // The columns of the filter count as used, even if no row passes.
     assert!(table.row_groups.iter().all(|group| group.chunks[0].take_use() > 0));
     // The next run finds in memory what the previous run has read.
     let again = Run::start(&bound).unwrap();
     drive_plainly(&again, &shelf);
     let receipt = again.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (0, read as u64));
-    // Evicted values are read again.
+    // Values that are evicted are read again by the next run.
     let left = table.row_groups[0].chunks[0].take_values().unwrap().bytes_encoded() as u64;
     let third = Run::start(&bound).unwrap();
     drive_plainly(&third, &shelf);
@@ -315,7 +315,7 @@ fn what_is_cancelled_waits_for_nothing() {
     assert_eq!(waiting, 0);
     while shelf.answer(0, true) {}
     assert!(run.step(&clock).is_err());
-    // A disk error stops a run.
+    // An error of the disk stops the run.
     let run = Run::start(&bound(&table, None, sum_and_count_by_k(), None, Budget::default())).unwrap();
     shelf.handles.lock().iter().for_each(|handle| drop(handle.take_values()));
     while !matches!(run.step(&clock).unwrap(), Step::Busy) {}

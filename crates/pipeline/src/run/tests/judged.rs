@@ -7,7 +7,7 @@ use farpool_columns::table_cipher;
 use farpool_memory::{Account, WorkMemory};
 use farpool_model::{Tier, cast};
 
-/// Number of rows of a row group: enough for a step of its own.
+/// Number of rows per row group. Reason: enough for each row group to be processed in a step of its own.
 const ROWS: i64 = 20_000;
 
 fn account(bytes: usize) -> Account {

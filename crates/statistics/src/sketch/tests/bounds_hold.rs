@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 const SMALL: Counters = Counters { rows: 5, precision: 8 };
 
-/// Draws values and returns how often each occurs; different seeds give different values.
+/// Generates random values and returns how often each occurs; different seeds give different values.
 fn draw(seed: u64, rows: usize, skew: Option<f64>) -> HashMap<i64, u64> {
     let mut random = Random(seed);
     let mut counts = HashMap::new();
@@ -145,7 +145,7 @@ fn count_min_is_trusted_while_values_are_few() {
     assert!(!blind.count_min_trust().trusted);
 }
 
-/// 2^33 rows of the greatest and the least values: neither sums nor counters nor squares wrap.
+/// A sketch of 2^33 rows of the greatest and the least values: neither sums nor counters nor squares wrap around.
 #[test]
 fn long_streams_do_not_wrap() {
     let rows = 1_u64 << 33;

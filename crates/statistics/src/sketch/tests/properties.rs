@@ -143,7 +143,8 @@ fn special_floats_are_one_value_each() {
     assert_eq!(infinite.join_size(&sketch).unwrap().unwrap().value, 0.0);
 }
 
-/// Runs long enough for byte counters to overflow, for coupons to become registers, and for registers to have a floor.
+/// The columns are long enough for byte counters to overflow, for coupons to become registers, and for registers to
+/// have a floor.
 #[test]
 fn every_level_gives_the_state_of_the_scalar_twin() {
     let mut random = Random(5);

@@ -193,7 +193,7 @@ fn who_is_slower_is_not_waited_for() {
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
     let shared_scans = Arc::<SharedScans>::default();
     let mut riders: Vec<Rider> = (0..2).map(|_| Rider::new(&table, &shared_scans, None, sum_of(2))).collect();
-    // The second run never steps at all.
+    // The second run executes no step before the first is done; the first must not wait for it.
     let (fast, slow) = riders.split_at_mut(1);
     ride(fast, &[1], &mut memory);
     assert_eq!(shelf.fetched.load(Ordering::Relaxed), once);
@@ -208,7 +208,7 @@ fn all_together_read_no_more_ahead_than_one() {
     let shared_scans = Arc::<SharedScans>::default();
     let mut riders: Vec<Rider> =
         (0..12).map(|_| Rider::new(&table, &shared_scans, None, sum_of(2))).collect();
-    // No values arrive before all runs wait.
+    // Values arrive only after all runs wait for some.
     for _ in 0..100 {
         riders.iter_mut().for_each(|rider| _ = rider.step());
     }
