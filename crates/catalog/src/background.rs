@@ -27,7 +27,8 @@ pub trait Background: fmt::Debug + Send + Sync {
         job();
     }
 
-    /// Runs `job`, which reads from the disk, in parallel with others. The default runs it at once.
+    /// Runs `job`, which reads from the disk, in parallel with other such jobs. The default implementation runs it
+    /// at once.
     fn read(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }

@@ -35,7 +35,7 @@ impl Form for InMemory {
 #[derive(Clone, Debug)]
 pub(crate) struct NewTable {
     pub table: Arc<Table>,
-    /// Encryption key of the table in segments; `None` without an encrypted data directory.
+    /// Encryption key of the table's data in segments; `None` without an encrypted data directory.
     pub key: Option<Arc<TableKey>>,
     /// Whether the table is pinned: its values are never evicted from memory.
     pub is_pinned: bool,

@@ -15,7 +15,7 @@ use super::state::{CatalogState, Expected};
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName};
 use std::sync::Arc;
 
-/// The claim to the name of a table that a load creates. Dropping it gives it up.
+/// The claim to the name of a table that a load creates. Dropping the claim gives up the name.
 #[derive(Debug)]
 pub struct Claim {
     catalog: Arc<Catalog>,
@@ -83,7 +83,7 @@ impl CatalogState {
         }
     }
 
-    /// Returns the id of the claim to a name; `None` if there is none.
+    /// Returns the id of the claim to a name; `None` if no load has claimed it.
     pub(super) fn claimed(&self, tenant: &TenantName, name: &TableName) -> Option<u64> {
         self.claims.get(tenant)?.get(name).copied()
     }

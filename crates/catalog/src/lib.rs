@@ -101,7 +101,7 @@ struct Current {
     /// Version after which rows have only been appended, not changed or removed.
     since: Version,
     table: Arc<Table>,
-    /// Encryption key of the table in segments; `None` without an encrypted data directory.
+    /// Encryption key of the table's data in segments; `None` without an encrypted data directory.
     key: Option<Arc<TableKey>>,
     /// Whether the table is pinned: its values are never evicted from memory.
     is_pinned: bool,

@@ -84,7 +84,7 @@ pub struct Load {
     /// Row groups that wait to be written to a segment.
     to_keep: Vec<Arc<RowGroup>>,
     waits: Arc<LoadWaits>,
-    /// Encryption key of the table in segments, if it has one.
+    /// Encryption key of the table's data in segments; `None` if the table has none.
     key: Option<Arc<TableKey>>,
     /// Eviction policy of the rows: whether they must stay in memory.
     residency: Residency,

@@ -47,11 +47,11 @@ pub(super) struct CatalogState {
     /// Names of tables that loads are about to create, each with the id of its claim (`claims.rs`).
     pub claims: BTreeMap<TenantName, BTreeMap<TableName, u64>>,
     pub claims_made: u64,
-    /// Outcomes of durable loads that had an id. Empty for a catalog without a log.
+    /// Outcomes of durable loads to which clients gave an id, by tenant. Empty for a catalog without a log.
     pub loads: BTreeMap<TenantName, Loads>,
 }
 
-/// The latest loads of a tenant that had an id.
+/// Outcomes of the latest loads of a tenant, of those to which clients gave an id.
 #[derive(Clone, Debug, Default)]
 pub struct Loads {
     /// Versions that the loads created, oldest first.
@@ -78,7 +78,7 @@ pub(super) enum Expected {
     Anything,
     /// There is no table, view or claim of the name.
     Nothing,
-    /// The claim to the name has this id.
+    /// The name is claimed, and the claim has this id.
     Claim(u64),
     Version(Version),
 }

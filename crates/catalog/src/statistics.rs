@@ -129,8 +129,8 @@ impl Catalog {
     }
 }
 
-/// Returns the error of a request for the profile of a table that is encrypted in memory. There is none, because it
-/// would reveal values.
+/// Returns the error of a request for the profile of a table that is encrypted in memory. Such a table has none,
+/// because a profile would reveal values.
 fn no_profile(name: &TableName) -> Error {
     let message = format!("table {:?} is encrypted in memory, and has no profile", name.as_str());
     Error::invalid(message).advise("ask for what you need by a query")

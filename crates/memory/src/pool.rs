@@ -438,8 +438,8 @@ impl Pool {
             return table.give_back(index, first, count);
         }
         self.table.lock().retire(index, first, count);
-        // Outside the lock, because the system takes long to release many pages.
-        // SAFETY: the caller guarantees that no extent or lease has bytes of the pages; `read_raw` refuses retired pages.
+        // Outside the lock, because the system takes long to release many pages. SAFETY: the caller guarantees that
+        // no extent or lease has bytes of the pages; `read_raw` refuses retired pages.
         unsafe { self.mapping.release(first, count) };
         let mut table = self.table.lock();
         table.set_warm(first, count, false);

@@ -148,7 +148,7 @@ pub enum Choice {
 /// Estimated cost of one [`Choice`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// The way whose cost this is.
+    /// The way of executing the program whose cost is estimated.
     pub choice: Choice,
     /// Rows that leave the pool.
     pub rows: f64,
@@ -158,7 +158,7 @@ pub struct Cost {
     pub ns: f64,
 }
 
-/// The estimated cost of every possible [`Choice`], and the one that is taken.
+/// The estimated cost of every possible [`Choice`], and the choice that is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// The costs of the possible ways, that of [`Choice::Push`] first.

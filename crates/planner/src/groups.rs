@@ -118,7 +118,8 @@ struct Member {
     position: usize,
     filter: usize,
     columns: Bits,
-    /// Whether its columns cannot fail on any row, so that they may be computed on rows of other programs, too.
+    /// Whether the program's columns cannot fail on any row, so that they may be computed on rows of other programs,
+    /// too.
     is_total: bool,
 }
 

@@ -7,9 +7,9 @@
 //! only if they are passed as strings, not as arrays of characters. Both treat unsigned integers beyond 63 bits as the
 //! signed integers with the same bytes.
 //!
-//! Reads lists and sets of coupons, and registers of 4, 6 and 8 bits, compact or not. Writes compact lists and sets, and
-//! registers of 8 bits, marked as merged. Reason for that mark: without it, the library's estimate depends on the order of
-//! updates, which is not kept here.
+//! Reads lists and sets of coupons, and registers of 4, 6 and 8 bits, compact or not. Writes compact lists and sets,
+//! and registers of 8 bits, marked as merged. Reason for that mark: without it, the library's estimate depends on the
+//! order of updates, which is not kept here.
 //!
 //! Invariant: decoding any bytes gives a state or an error.
 

@@ -50,7 +50,7 @@ struct WrittenPart {
     location: Arc<Location>,
     /// The chunk, if its values may be evicted when the segment is durable.
     handle: Option<Arc<Chunk>>,
-    /// Encryption key of the table in segments, if it has one.
+    /// Encryption key of the table's data in segments; `None` if the table has none.
     key: Option<Arc<TableKey>>,
 }
 
@@ -76,7 +76,7 @@ impl ChunkWriter {
         writer
     }
 
-    /// Adds a row group of a table with this encryption key.
+    /// Adds a row group of a table with the encryption key `key`.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -95,7 +95,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Writes a column chunk of a table with this encryption key, unless a segment has it already.
+    /// Writes a column chunk of a table with the encryption key `key`, unless a segment has it already.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -137,7 +137,7 @@ impl ChunkWriter {
         self.put(WrittenPart { location, handle: None, key }, again, |out| out.extend_from_slice(&data))
     }
 
-    /// Writes the states of a profile of a table with this encryption key, unless they are in a segment that is not
+    /// Writes the states of a profile of a table with the encryption key `key`, unless they are in a segment that is not
     /// compacted.
     ///
     /// # Errors

@@ -61,8 +61,8 @@ impl Catalog {
     }
 }
 
-/// Returns whether a column chunk may be part of a table with this encryption key: it is in no segment, or in one under
-/// the same key.
+/// Returns whether a column chunk may be part of a table with the encryption key `key`: it is in no segment, or in
+/// one under the same key.
 pub(crate) fn fits_key(chunk: &Chunk, key: Option<&Arc<TableKey>>) -> bool {
     Location::existing(chunk).is_none_or(|location| {
         !location.is_in_segment() || location.key().map(Arc::as_ptr) == key.map(Arc::as_ptr)

@@ -25,7 +25,7 @@ pub(super) const VERSION_BYTES: usize = 8;
 pub(crate) struct Prepared {
     /// The change; `None` for a record that another node has prepared.
     change: Option<Change>,
-    /// Encryption key of the table in segments, if it has one.
+    /// Encryption key of the table's data in segments; `None` if the table has none.
     key: Option<Arc<TableKey>>,
     bytes: Vec<u8>,
     frees_space: bool,
@@ -37,8 +37,9 @@ pub(crate) struct Prepared {
 }
 
 impl Durable {
-    /// Prepares the record of a change of a table with this encryption key. New column chunks that are not on disk yet
-    /// are stored in the record or, if they are large together, written to segments. Blocks on the disk then.
+    /// Prepares the record of a change of a table with the encryption key `key`. New column chunks that are not on
+    /// disk yet are stored in the record or, if they are large together, written to segments. Blocks on the disk
+    /// then.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -158,7 +159,7 @@ impl Prepared {
     }
 }
 
-/// Makes the chunks of `groups`, of a table with this encryption key, durable: those that are not on disk yet are
+/// Makes the chunks of `groups`, of a table with the encryption key `key`, durable: those that are not on disk yet are
 /// stored in `record` or written to segments. Returns the locations of the chunks stored in `record`.
 fn keep(
     (durable, floor): (&Arc<Durable>, u64),

@@ -31,7 +31,7 @@ pub(crate) struct StoredProfile {
 }
 
 impl StoredProfile {
-    /// Creates a reference to the profile with id `number` in a segment, of a table with this encryption key.
+    /// Creates a reference to the profile with id `number` in a segment, of a table with the encryption key `key`.
     pub(super) fn found(number: u64, file: &Arc<SegmentFile>, key: Option<&Arc<TableKey>>) -> StoredProfile {
         let location = OnceLock::new();
         Location::found(&location, number, Some((file.clone(), key.cloned())), 0);

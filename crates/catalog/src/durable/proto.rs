@@ -173,7 +173,7 @@ pub struct Image {
     pub data: Bytes,
 }
 
-/// State of the catalog after all records of the log before one of them.
+/// A checkpoint: the state of the catalog after all log records before `next_record`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Manifest {
     /// Id of the data directory, given when it was created or restored.
@@ -270,7 +270,7 @@ pub struct Schema {
     pub name: String,
 }
 
-/// A load with an id, and the version that it created.
+/// A load to which its client gave an id, and the table version that the load created.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Load {
     #[prost(string, tag = "1")]

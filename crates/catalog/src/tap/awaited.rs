@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 /// A profile that a caller waits for. Several threads may work on it. Dropping this ends the wait.
 #[derive(Debug)]
 pub struct AwaitedProfile {
-    /// The taps (handles of profile computations) to work on, each followed by the tap whose profile builds on it. Held here, so that none of them is abandoned
-    /// before its turn.
+    /// The taps (handles of profile computations) to work on, each followed by the tap whose profile builds on it.
+    /// Held here, so that none of them is abandoned before its turn.
     line: Vec<Arc<Tap>>,
     /// Number of leading taps in `line` that are settled: complete or failed.
     settled: AtomicUsize,

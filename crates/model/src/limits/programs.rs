@@ -69,7 +69,8 @@ pub const PATTERN_CACHE_BYTES_MAX: usize = 256 << 10;
 pub const AUTOMATA_MAX: usize = 16;
 
 /// Maximum number of distinct integer columns, constants and operations of a program that are computed on 64-bit
-/// integers (lanes) instead of by the general evaluator. Reason: a worker holds 64 KiB for each, the values of one batch.
+/// integers (lanes) instead of by the general evaluator. Reason: a worker holds 64 KiB for each, the values of one
+/// batch.
 pub const LANES_MAX: usize = 512;
 
 /// Maximum number of characters of an expression that a message for people shows (a planning answer or an error);

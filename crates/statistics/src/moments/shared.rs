@@ -2,8 +2,8 @@
 //! per pair.
 //!
 //! Invariant: sums of integers are exact, whatever the order of rows and merges. For pairs with a float column, the
-//! co-moment (the sum of the products of the differences from the means) is kept. Co-moments are merged by the formula of
-//! Chan, Golub and LeVeque (1979), which never subtracts large numbers from each other.
+//! co-moment (the sum of the products of the differences from the means) is kept. Co-moments are merged by the
+//! formula of Chan, Golub and LeVeque (1979), which never subtracts large numbers from each other.
 //!
 //! *Exact* columns are those of integers and decimals; others are floats.
 

@@ -1,6 +1,7 @@
-//! The fused way: reads bit-packed columns and adds to the groups in one pass, without decoding them to arrays. A row's
-//! group number is computed from the codes of its group keys (position in the dictionary, boolean, or distance from the
-//! least integer). Arguments are *lanes*: columns or expressions that are evaluated as 64-bit integers. Partial sums have
+//! The fused way: reads bit-packed columns and adds to the groups in one pass, without decoding them to arrays. A
+//! row's group number is computed from the codes of its group keys (position in the dictionary, boolean, or distance
+//! from the least integer). Arguments are *lanes*: columns or expressions that are evaluated as 64-bit integers.
+//! Partial sums have
 //! 64 bits.
 //!
 //! Usable for a row group if each group key is a dictionary, a boolean or a small range of integers, there are at
