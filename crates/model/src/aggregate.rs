@@ -145,7 +145,7 @@ pub enum BitOp {
     Xor,
 }
 
-/// The argument and result types of a function; each variant lists the arguments, then the result.
+/// The argument and result types of a function. The comment of each variant names the arguments, then the result.
 #[derive(Clone, Copy, Debug)]
 enum Types {
     /// No argument or one of any type; a 64-bit integer.

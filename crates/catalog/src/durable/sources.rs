@@ -303,7 +303,7 @@ fn joined(groups: &[ReplayedGroup]) -> usize {
     1 + groups.iter().skip(1).take_while(|group| group.is_continued).count()
 }
 
-/// Source that a column chunk is read from.
+/// Place on disk from which a column chunk is read.
 pub(super) enum ChunkSource<'a> {
     Log(u64, &'a proto::Image),
     /// A part of a segment, with the encryption key of the table, if it has one.

@@ -33,7 +33,7 @@ pub(super) struct PartMemory {
     states_bytes: OnceCell<usize>,
     /// Bytes of the last reservation that failed; `None` after one that succeeded.
     lacking: Option<usize>,
-    /// Whether a thread waits for this memory.
+    /// Whether a thread waits for the bytes in `lacking`.
     is_awaited: bool,
     /// Memory that a waiter has reserved and passed on, and that is not used yet.
     given: Held,

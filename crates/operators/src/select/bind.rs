@@ -133,7 +133,7 @@ fn bind<'a>(
     })
 }
 
-/// Outcome of binding a leaf to its chunk.
+/// Outcome of binding a leaf (a condition without AND, OR and NOT) to its chunk.
 enum Outcome<'a> {
     /// The test has this outcome for all rows, and no row is NULL.
     Known(bool),

@@ -98,7 +98,7 @@ impl Quantiles {
         }
     }
 
-    /// Returns the error of the rank of a value, as a number of values.
+    /// Returns by how many values the rank of a quantile may be wrong.
     pub fn rank_error(&self) -> f64 {
         match self {
             Quantiles::Words(levels) => levels.rank_error(),

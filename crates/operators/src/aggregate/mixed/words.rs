@@ -14,7 +14,7 @@ use arrow_buffer::NullBuffer;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Group keys as rows of words, bound to one row group.
+/// Group keys as sequences of words, bound to one row group.
 pub(crate) struct WordKeys<'a> {
     keys: Vec<(&'a Key, Source)>,
     words: Rows,

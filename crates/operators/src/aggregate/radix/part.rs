@@ -154,7 +154,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Replaces `starts` by the start of each record, if each is followed by its group key as a row of words.
+/// Replaces `starts` by the start of each record, if each is followed by its group key as a sequence of words.
 fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     starts.clear();
     let mut start = 0;
@@ -165,7 +165,8 @@ fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     }
 }
 
-/// Returns the length of the group key that begins at `start`, as a row of words. The word before it has that length.
+/// Returns the length of the group key that begins at `start`, as a sequence of words. The word before the group key
+/// has that length.
 fn key_words(words: &[i64], start: usize) -> usize {
     usize_saturating(words[start - 1].cast_unsigned())
 }

@@ -20,7 +20,7 @@ const WORDS_ALONE: usize = CHUNK_WORDS / 2;
 
 /// Records of one worker, by partition.
 pub(crate) struct Records {
-    /// Number of words of a record, without a group key that is a row of words.
+    /// Number of words of a record, without a group key that is a sequence of words.
     width: usize,
     hash_key: HashKey,
     /// Vector that is divided into chunks. Its capacity is reserved at the beginning, but a page takes memory only when
@@ -50,7 +50,8 @@ pub(super) fn partition_of(hash: u64) -> usize {
 }
 
 impl Records {
-    /// Reserves `bytes_max` bytes for records of `width` words each, not counting group keys that are rows of words.
+    /// Reserves `bytes_max` bytes for records of `width` words each, not counting group keys that are sequences of
+    /// words.
     pub(super) fn new(width: usize, bytes_max: usize, hash_key: HashKey) -> Self {
         let mut words = Vec::new();
         working::reserve(&mut words, bytes_max / size_of::<i64>());

@@ -32,14 +32,14 @@ const BYTES_EMPTY: usize = PARTITIONS * (8 << 10);
 /// Maximum number of words of a record. Reason: writing and reading more of them costs more than a cache miss.
 const WORDS_MAX: usize = 8;
 
-/// Layout of the records of an aggregation: the packed group key, or the hash of a group key that is a row of words;
-/// the lanes; if arguments can be NULL, a word with a bit for each one that is not NULL; and for a group key that is a
-/// row of words, its length, followed by the group key.
+/// Layout of the records of an aggregation: the packed group key, or the hash of a group key that is a sequence of
+/// words; the lanes; if arguments can be NULL, a word with a bit for each one that is not NULL; and for a group key
+/// that is a sequence of words, its length, followed by the group key.
 #[derive(Debug)]
 pub(crate) struct Shape {
     /// Number of words of a record, without its group key if that is a sequence of words.
     pub(super) words: usize,
-    /// Whether group keys are rows of words.
+    /// Whether group keys are sequences of words.
     pub(super) has_rows: bool,
     /// Lanes (columns or expressions evaluated as 64-bit integers) whose values are words of a record, in this order.
     pub(super) lanes: Vec<LaneId>,

@@ -18,7 +18,7 @@ use farpool_model::{Result, limits};
 pub(crate) enum Keys<'a> {
     /// Packed group keys.
     Codes(&'a [i64]),
-    /// Group keys as rows of words.
+    /// Group keys as sequences of words.
     Rows(&'a Rows),
 }
 
