@@ -1,5 +1,5 @@
-//! Cost of small appends: memory and time of 400 inserts of two rows, and of one-row inserts compared with
-//! one load of the same rows. `cargo run --release --example small_appends -- 20000`
+//! Measures the cost of small appends: memory and time of 400 inserts of two rows, and of one-row inserts
+//! compared with one load of the same rows. `cargo run --release --example small_appends -- 20000`
 
 #![expect(clippy::disallowed_methods, reason = "it measures time, and has a thread for the background")]
 
@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A background of one thread, which works on the submitted chores.
+/// A [`Background`] of one thread, which works on the submitted chores.
 #[derive(Debug)]
 struct Thread(std::sync::mpsc::Sender<Chore>);
 

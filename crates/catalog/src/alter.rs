@@ -7,14 +7,14 @@ use farpool_columns::{Chunk, RowGroup};
 use farpool_model::{Result, TableChange, TableInfo, TableName, TenantName, alter};
 use std::sync::Arc;
 
-/// Bytes of the chunk lists of `row_groups` row groups with `columns` columns each.
+/// Returns the bytes of the lists of chunks of `row_groups` row groups with `columns` columns each.
 fn list_bytes(row_groups: usize, columns: usize) -> usize {
     row_groups * (size_of::<RowGroup>() + columns * size_of::<Arc<Chunk>>())
 }
 
 impl Catalog {
-    /// Applies all `changes` to a table's columns and name, or none; its rows stay as they are. Appends in progress go
-    /// after the changes, and fail if their rows no longer fit the table.
+    /// Applies all `changes` to a table's columns and name, or none of them; its rows stay as they are. Appends in
+    /// progress are committed after the changes, and fail if their rows no longer fit the table.
     ///
     /// # Errors
     /// `NotFound`; `Exists` if a table or view has the new name, or a load is about to create one; those of
@@ -31,7 +31,8 @@ impl Catalog {
             let current = self.newest(tenant, name)?;
             let altered = alter(&current.table.schema, changes)?;
             let new_name = altered.name.unwrap_or_else(|| name.clone());
-            // Covers the new lists of chunks until `holding` below has reserved memory for the whole table.
+            // This reservation covers the new lists of chunks until `holding` below has reserved memory for the whole
+            // table.
             let mut lists = self.outside(tenant);
             if let Some(lists) = &mut lists {
                 lists.try_grow(list_bytes(current.table.row_groups.len(), altered.columns.len()))?;
@@ -48,7 +49,8 @@ impl Catalog {
                 true => Ok(true),
                 false => state.check_new_name(tenant, &new_name).map(|()| true),
             };
-            // Fails if a merge or another change has swapped the table meanwhile: try again with the newest state.
+            // Returns `None` if a merge or another change has swapped the table meanwhile; the loop then tries again
+            // with the newest state.
             if let Some(made) = self.make(planned, may_be_renamed)? {
                 return made.announced();
             }

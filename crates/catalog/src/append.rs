@@ -38,20 +38,21 @@ pub(super) struct AppendQueue {
 struct AppendQueueState {
     waiting: VecDeque<Arc<QueuedAppend>>,
     has_leader: bool,
-    /// Number of other changes that wait for the leader to finish. They take precedence over the next appends.
+    /// Number of other changes of the table that wait for the leader to finish. They take precedence over the next
+    /// appends.
     holding: usize,
 }
 
 /// An append in the queue.
 struct QueuedAppend {
     rows: Rows,
-    /// Reservation of the working memory that the rows take.
+    /// Reservation of the working memory (outside the pool) that the rows take.
     _outside: Option<Reservation>,
     /// The outcome; taken by [`Append::try_commit`].
     outcome: Mutex<Option<Result<TableInfo>>>,
     /// Whether the outcome was set. Stays true after the outcome was taken.
     is_settled: AtomicBool,
-    /// Sequence number of the version's record in the log; empty until the version is created.
+    /// Sequence number of the log record of the version that has the append; empty until the version is created.
     recorded: OnceLock<u64>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -67,8 +68,8 @@ pub(super) struct Rows {
     pub load: Option<LoadId>,
 }
 
-/// An append whose rows are complete and are in the queue, to become visible with the table's next version. If this is
-/// dropped before the outcome is known, the rows may or may not become visible.
+/// An append whose rows are complete and queued, to become visible with the table's next version. If it is dropped
+/// before the outcome is known, the rows may or may not become visible.
 #[derive(Debug)]
 pub struct Append {
     catalog: Arc<Catalog>,
@@ -119,7 +120,7 @@ impl Append {
         let has_left = state.waiting.len() < count;
         drop(state);
         if has_left {
-            // The new first append may have been waiting for this one to lead.
+            // The append that is now the first in the queue may have been waiting for this one to lead.
             self.queue.call_next();
         }
         has_left
@@ -161,7 +162,7 @@ impl Append {
                 return outcome;
             }
             if let Some(number) = self.entry.recorded.get() {
-                // The outcome is set before this returns.
+                // The outcome is set before `commit` returns.
                 self.catalog.commit(*number)?;
                 continue;
             }
@@ -182,7 +183,8 @@ impl Append {
     fn commit_all(&self, entries: &[Arc<QueuedAppend>]) {
         match self.publish(entries) {
             Ok(()) => {}
-            // Perhaps only the rows of one entry cannot be encoded or find no memory.
+            // If committing all entries together failed, perhaps the rows of only one entry cannot be encoded or find
+            // no memory.
             Err(_) if entries.len() > 1 => {
                 entries.iter().for_each(|entry| self.commit_all(std::slice::from_ref(entry)))
             }
@@ -214,11 +216,11 @@ impl Append {
         }
     }
 
-    /// Sets the outcome of `entries`, which are in one version, when the version is durable.
+    /// Sets the outcome of `entries`, which became part of one version, when that version is durable.
     fn settle(&self, made: Commit<TableInfo>, entries: Vec<Arc<QueuedAppend>>) {
         if let Some(number) = made.number() {
             for entry in &entries {
-                // An entry becomes part of one version only.
+                // The record number is set only once, because an entry becomes part of one version only.
                 let _ = entry.recorded.set(number);
             }
         }
@@ -228,7 +230,7 @@ impl Append {
             for entry in &entries {
                 entry.settle(durable.clone());
             }
-            // Otherwise the leader wakes them.
+            // If the version was not recorded, the leader wakes the waiting entries.
             if is_recorded {
                 entries.iter().for_each(|entry| (entry.wake)());
                 queue.changed.notify_all();
@@ -236,8 +238,8 @@ impl Append {
         });
     }
 
-    /// Publishes a version with the rows appended to `current`. Returns `None` if the table was swapped since `current`
-    /// was read.
+    /// Publishes a version with the rows appended to `current`, the newest state. Returns `None` if the table was
+    /// swapped since `current` was read.
     fn publish_behind(
         &self,
         current: &Current,
@@ -275,8 +277,8 @@ fn encode_small(encoder: &Encoder, small: &mut Vec<&PlainGroup>) -> Result<Optio
 }
 
 impl AppendQueue {
-    /// Blocks until the current leader has finished, and then blocks appends until the guard is dropped. Without it, a
-    /// change that takes longer than an append would find a newer version each time.
+    /// Blocks until the current leader has finished, and then keeps appends from being committed until the guard is
+    /// dropped. Otherwise a change that takes longer than an append would find a newer version each time it is ready.
     pub fn hold(&self) -> AppendLeader<'_> {
         let mut state = self.state.lock();
         state.holding += 1;
@@ -335,7 +337,7 @@ pub(super) struct AppendLeader<'a> {
 impl Drop for AppendLeader<'_> {
     fn drop(&mut self) {
         for entry in self.taken {
-            // All entries have their outcome already, or get it when they are durable, unless the leader panicked.
+            // All entries have their outcome, or get it when their version is durable, unless the leader panicked.
             if entry.recorded.get().is_none() {
                 entry.settle(Err(Error::internal("a defect stopped an append")));
             }
@@ -392,7 +394,7 @@ impl fmt::Debug for QueuedAppend {
 
 impl Drop for Append {
     fn drop(&mut self) {
-        // If a leader has taken the append, its rows become visible nevertheless.
+        // If a leader has taken the append already, its rows become visible although it is dropped.
         if !self.leave() {
             self.queue.call_next();
         }

@@ -8,6 +8,9 @@
 //!
 //! Example: two appends to version 3 are planned at the same time. The first is made as version 4; the second finds
 //! that version 3 is no longer the newest, and is planned again after the rows of version 4.
+//!
+//! Terms: a *splice* replaces a range of rows by new row groups. A row group is *settled* if it is no longer merged
+//! with others. A *tap* is the handle of the background computation of a profile (the statistics of rows).
 
 use super::changes::{self, Change, ChangeKind, NewTable, Splice, TableSize};
 use super::durable::Prepared;
@@ -47,31 +50,32 @@ struct NextTable {
     is_pinned: bool,
     settled: usize,
     rows_settled: u64,
-    /// Tap for the newly settled row groups, or for all settled ones if earlier rows have changed.
+    /// Tap (profile computation) for the row groups that are newly settled (no longer merged), or for all settled
+    /// ones if earlier rows have changed.
     tapped: Option<Tapped>,
     merges: Arc<Merges>,
     continuity: Continuity,
-    /// Index of the first row group that `before` may not have.
+    /// Index of the first row group that `before` does not have or may not have.
     first_new: usize,
 }
 
-/// The part of a table that a state has in common with the one before.
+/// How the state of a table continues its previous state: which rows they have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Continuity {
-    /// All rows, in other row groups.
+    /// All rows are the same, in other row groups.
     Rows,
-    /// The first rows; other rows were appended.
+    /// The first rows are the same; other rows were appended.
     Front,
-    /// Nothing that readers may rely on.
+    /// Nothing that readers may rely on is the same.
     Nothing,
 }
 
-/// Name and state of the table that a change has changed; `None` if it changed no table.
+/// Name and new state of the table that a change concerns; `None` if it concerns no table.
 pub(super) type MadeTable = Option<(TableName, Current)>;
 
 impl Catalog {
-    /// Plans a change of the table whose newest state is `before`; `None` for a change that starts from no table.
-    /// `tapped` is the tap of a new table.
+    /// Plans a change of the table whose newest state is `before`; `before` is `None` for a change that starts from
+    /// no table. `tapped` is the tap (profile computation) of a new table.
     ///
     /// # Errors
     /// `Corrupt` if a splice does not begin and end at row group boundaries; `OverLimit` if memory is short.
@@ -98,7 +102,7 @@ impl Catalog {
                         before.table.row_groups.len(),
                     ),
                     false => {
-                        // Row groups that have become small are merged again with small neighbours.
+                        // Row groups that have become small by the change are merged again with small neighbours.
                         let settled = merge::settled(&table, 0);
                         self.plan_other(tenant, (name, name), before, (table, settled))
                     }
@@ -136,9 +140,9 @@ impl Catalog {
         Ok(Planned { change, effect })
     }
 
-    /// Makes a planned change, and appends its record to the log. `check`, called under the lock of the names, decides
-    /// whether the change may still be made. Returns `None` if it may not, or if the table was swapped since the change
-    /// was planned.
+    /// Makes a planned change, and appends its record to the log. `check`, called under the lock of the names,
+    /// decides whether the change may still be made. Returns `None` if `check` refuses, or if the table was swapped
+    /// since the change was planned.
     pub(super) fn make(
         self: &Arc<Self>,
         planned: Planned,
@@ -220,7 +224,7 @@ impl Catalog {
                 }
                 let replaced = state.make(effect, number);
                 drop(state);
-                // Outside the lock, since freeing many pages takes a while.
+                // Dropped outside the lock, since freeing many pages takes long.
                 drop(replaced);
                 return Ok(Some(Commit::new(made, self, number)));
             }
@@ -252,7 +256,7 @@ impl Catalog {
     fn check_limits(&self, state: &CatalogState, planned: &Planned) -> Result<()> {
         let PlannedEffect::Table(next) = &planned.effect else { return Ok(()) };
         let (tenant, table) = (&planned.change.tenant, &next.table);
-        // The table is counted under the name that it has now.
+        // The bytes count under the name that the table has before the change.
         let name = next.renamed_from.as_ref().unwrap_or(&next.name);
         if next.continuity != Continuity::Rows {
             self.check_disk(state, tenant, name, table.bytes_encoded)?;
@@ -343,7 +347,7 @@ impl Catalog {
     ) -> PlannedEffect {
         let is_tapped = table.tier().is_none() && !self.taps_closed.load(Ordering::Relaxed);
         let tapped = is_tapped.then(|| self.tapped_from(tenant, &table, 0..settled, None));
-        // Merges identify their table by its name.
+        // The merges of a table are identified by its name, so that a renamed table gets new ones.
         let merges = match new_name == name {
             true => before.merges.clone(),
             false => Merges::new(self, self.next_chore(), tenant, new_name),
@@ -411,18 +415,18 @@ impl Catalog {
         self.holding(tenant, table)
     }
 
-    /// Returns the number of settled row groups (no longer merged) of `table`, which follows `current`, and a tap for
-    /// the newly settled ones.
+    /// Returns the number of settled row groups (those no longer merged) of `table`, which follows `current`, and a
+    /// tap (profile computation) for the newly settled ones.
     fn settle(&self, tenant: &TenantName, current: &Current, table: &Table) -> (usize, Option<Tapped>) {
         let settled = merge::settled(table, current.settled);
-        // Where the earlier rows have no profile, one of the later rows alone would say too little.
+        // If the earlier rows have no profile, a profile of the later rows alone would say too little.
         let before = current.tap.clone().filter(|_| settled > current.settled);
         let tapped =
             before.map(|before| self.tapped_from(tenant, table, current.settled..settled, Some(before)));
         (settled, tapped)
     }
 
-    /// Returns a tap that has got these row groups of a table.
+    /// Creates a tap (profile computation) and adds to it the row groups of a table from an index on.
     fn tapped_from(
         &self,
         tenant: &TenantName,
@@ -438,7 +442,7 @@ impl Catalog {
 }
 
 impl Commit<MadeTable> {
-    /// Submits a merge if the table has small row groups to merge, and describes the table.
+    /// Submits a merge if the table has small row groups to merge, and returns the description of the table.
     pub(super) fn announced(self) -> Result<Commit<TableInfo>> {
         let (made, commit) = self.split();
         let (name, current) = made.ok_or_else(|| Error::internal("a change of a table made none"))?;
@@ -500,8 +504,8 @@ impl PlannedEffect {
 }
 
 impl NextTable {
-    /// Returns the state as version `version`. `newest` is the state before, which may have got a tap since the change
-    /// was planned.
+    /// Returns this state with the version number `version`. `newest` is the state before the change, which may have
+    /// got a tap (profile computation) since the change was planned.
     fn at(&self, newest: Option<&Current>, version: Version) -> Current {
         let newest = newest.filter(|_| self.before.is_some());
         let rows_before = newest.map_or(0, |newest| newest.table.rows);
@@ -514,7 +518,7 @@ impl NextTable {
             "a merge keeps all rows, and an append those in front: {} after {rows_before}",
             self.table.rows
         );
-        // Before the version is visible, its tap must know which rows come before.
+        // The tap must know which rows come before its own before the version is visible.
         let tap = match (&self.tapped, self.continuity, newest) {
             (Some(tapped), ..) => Some(tapped.clone().complete()),
             (None, Continuity::Nothing, _) | (None, _, None) => None,

@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Delay before a job that found no memory is retried: workers finish with their row groups within some milliseconds.
+/// Delay before a job that found no memory is retried. Reason: workers finish with their row groups within some
+/// milliseconds and then free memory.
 const WAIT: Duration = Duration::from_millis(3);
 
 /// Runs background work on tables, on the threads of the node.
@@ -26,7 +27,8 @@ pub trait Background: fmt::Debug + Send + Sync {
         job();
     }
 
-    /// Runs `job`, which reads from the disk, in parallel with others. The default runs it at once.
+    /// Runs `job`, which reads from the disk, in parallel with other such jobs. The default implementation runs it
+    /// at once.
     fn read(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
@@ -47,7 +49,7 @@ pub fn after_a_moment(job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send>
     })
 }
 
-/// Background work on one table.
+/// Background work on one table: a unit that the [`Background`] queues.
 #[derive(Clone, Debug)]
 pub enum Chore {
     /// Computes a profile.
@@ -57,8 +59,9 @@ pub enum Chore {
 }
 
 impl Chore {
-    /// Returns the priority of a chore among those of one tenant, which also identifies it. Merges are first, because
-    /// they free memory and profiles read their results; profiles follow in the order in which their loads began.
+    /// Returns the priority of a chore among those of one tenant; it also identifies the chore. Merges come first,
+    /// because they free memory and because profiles read their results. Profiles follow in the order in which their
+    /// loads began.
     pub fn order(&self) -> (bool, u64) {
         match self {
             Chore::Merge(merging) => (false, merging.number()),
@@ -74,7 +77,7 @@ impl Chore {
         }
     }
 
-    /// Works until `go_on` returns false, but at least on one column.
+    /// Works on the chore until `go_on` returns false, but at least on one column.
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> StepOutcome {
         match self {
             Chore::Merge(merging) => merging.step(go_on),

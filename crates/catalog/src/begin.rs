@@ -1,4 +1,5 @@
-//! Beginning of a load: checks of its mode against the table of its name, and encryption of its rows in memory.
+//! Beginning of a load: checks that its mode (such as create or append) fits the table of its name, and creates
+//! the cipher if its rows are encrypted in memory.
 
 use super::claims::Claim;
 use super::state::Expected;

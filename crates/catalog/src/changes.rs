@@ -1,9 +1,10 @@
-//! Changes of a catalog as plain data: the content of a log record, and the input of the catalog (`apply.rs`).
+//! Changes of a catalog as plain data: the content of a log record, and the input of `apply.rs`, which applies
+//! them.
 //!
 //! A change says what is different, not why: which row groups replace which rows, which columns a table has from now
-//! on, which row groups were merged. It has the same form whether a client requests it, recovery reads its record, or a
-//! record comes from another node. What a node does for itself only is not a change: checkpoints, compaction, profiles,
-//! caches, and the counts of how often chunks were read.
+//! on, which row groups were merged. It has the same form whether a client requests it, recovery reads its record, or
+//! a record comes from another node. Actions of one node only are not changes: checkpoints, compaction, profiles,
+//! caches, and counts of how often chunks were read.
 //!
 //! Example: rows 20 to 29 of `t` are deleted, and the table had row groups of rows 0-19 and 20-39. The change is one
 //! splice at row 20 that replaces 20 rows by a row group of the other 10.
@@ -34,7 +35,7 @@ impl Form for InMemory {
 #[derive(Clone, Debug)]
 pub(crate) struct NewTable {
     pub table: Arc<Table>,
-    /// Encryption key of the table in segments; `None` without an encrypted data directory.
+    /// Encryption key of the table's data in segments; `None` without an encrypted data directory.
     pub key: Option<Arc<TableKey>>,
     /// Whether the table is pinned: its values are never evicted from memory.
     pub is_pinned: bool,
@@ -44,7 +45,7 @@ pub(crate) struct NewTable {
 #[derive(Clone, Debug)]
 pub(crate) struct Change<F: Form = InMemory> {
     pub tenant: TenantName,
-    /// Ids of the loads whose rows the change has.
+    /// Ids of the loads whose rows the change adds.
     pub loads: Vec<LoadId>,
     /// Size of the table after the change.
     pub size: TableSize,
@@ -158,7 +159,7 @@ pub(crate) fn replaced_ranges<G>(
         (row == to).then_some(place)
     };
     let range = |splice: &Splice<G>| {
-        // Appends, which are most changes, look at no row group.
+        // Appends, which are most changes, are handled without visiting row groups.
         if splice.first_row == rows && splice.rows == 0 {
             return Some(len..len);
         }

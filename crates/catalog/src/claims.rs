@@ -15,7 +15,7 @@ use super::state::{CatalogState, Expected};
 use farpool_model::{Error, ErrorKind, Result, TableName, TenantName};
 use std::sync::Arc;
 
-/// The claim to the name of a table that a load creates. Dropping it gives it up.
+/// The claim to the name of a table that a load creates. Dropping the claim gives up the name.
 #[derive(Debug)]
 pub struct Claim {
     catalog: Arc<Catalog>,
@@ -39,12 +39,12 @@ impl Claim {
         self.catalog.state.write().unclaim(&self.tenant, &self.name, self.number);
     }
 
-    /// Returns the condition under which the load may be published: that the claim still holds.
+    /// Returns the condition under which the load may be published: the claim has not ended.
     pub(super) fn expected(&self) -> Expected {
         Expected::Claim(self.number)
     }
 
-    /// Checks that the claim still holds.
+    /// Checks that the claim has not ended.
     ///
     /// # Errors
     /// `Exists` if a replacement has ended it.
@@ -83,7 +83,7 @@ impl CatalogState {
         }
     }
 
-    /// Returns the id of the claim to a name; `None` if there is none.
+    /// Returns the id of the claim to a name; `None` if no load has claimed it.
     pub(super) fn claimed(&self, tenant: &TenantName, name: &TableName) -> Option<u64> {
         self.claims.get(tenant)?.get(name).copied()
     }
@@ -104,6 +104,6 @@ pub(super) fn under_way(name: &TableName) -> Error {
         .advise("wait until it has ended, choose another name, or take its place (--replace)")
 }
 
-/// Advice of the error that a table exists.
+/// Advice in the error for a table that exists already.
 pub(super) const EXISTS_ADVICE: &str =
     "choose another name, or replace it (--replace) or append to it (--append)";

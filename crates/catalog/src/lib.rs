@@ -88,7 +88,8 @@ pub struct Catalog {
     trace: Option<Arc<AccessTrace>>,
     log_over: LogOver,
     taps_closed: AtomicBool,
-    /// Number of taps and merges created so far, from which they get their sequence numbers.
+    /// Number of taps (profile computations) and merges created so far, from which new ones get their sequence
+    /// numbers.
     chores_made: AtomicU64,
     background: Arc<dyn Background>,
     helpers: Arc<dyn HelperThreads>,
@@ -100,7 +101,7 @@ struct Current {
     /// Version after which rows have only been appended, not changed or removed.
     since: Version,
     table: Arc<Table>,
-    /// Encryption key of the table in segments; `None` without an encrypted data directory.
+    /// Encryption key of the table's data in segments; `None` without an encrypted data directory.
     key: Option<Arc<TableKey>>,
     /// Whether the table is pinned: its values are never evicted from memory.
     is_pinned: bool,
@@ -109,14 +110,14 @@ struct Current {
     rows_settled: u64,
     /// Tap that profiles the settled row groups.
     tap: Option<Arc<Tap>>,
-    /// Tap that profiles all rows. Created on request if `tap` does not cover all rows.
+    /// Tap that profiles all rows; `None` if it was not requested, or if `tap` covers all rows.
     whole: Option<Arc<Tap>>,
     /// Queue of appends and merges of the table. All versions of the table share it.
     append_queue: Arc<AppendQueue>,
     merges: Arc<Merges>,
 }
 
-/// A tap that has got all rows of a version, or of its newly settled row groups.
+/// A tap (profile computation) that has received all rows of a version, or all of its newly settled row groups.
 #[derive(Clone, Debug)]
 struct Tapped {
     tap: Arc<Tap>,
@@ -210,7 +211,7 @@ impl Catalog {
     /// Returns descriptions of the tables of `tenant`, sorted by name: without the value distributions of their
     /// columns, and with the bytes that are in memory.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
-        // Changes do not wait until all chunks are counted.
+        // The map is copied, so that changes need not wait until all chunks are counted.
         let tables = self.state.read().visible.tables.get(tenant).cloned().unwrap_or_default();
         tables.iter().map(|(name, current)| current.brief(name)).collect()
     }
@@ -311,7 +312,7 @@ impl Current {
         self.info(name)
     }
 
-    /// Describes the version with all that is known so far.
+    /// Returns a description of the version with all that is known of its rows so far.
     fn info(&self, name: &TableName) -> TableInfo {
         self.told(name, &self.found())
     }
@@ -325,14 +326,14 @@ impl Current {
         info
     }
 
-    /// Describes the version for lists of tables, without value distributions.
+    /// Returns a description of the version for lists of tables, without value distributions.
     fn brief(&self, name: &TableName) -> TableInfo {
         let bytes_resident = Some(self.table.bytes_resident());
         TableInfo { bytes_resident, ..self.describe(name, &self.found()) }
     }
 
     fn statistics(&self, name: &TableName) -> TableStatistics {
-        // One snapshot, so that description and states agree.
+        // The progress is read once, so that the description and the states agree.
         let found = self.found();
         let table = self.told(name, &found);
         let unknown = || vec![ColumnStates::default(); table.columns.len()];
@@ -361,7 +362,7 @@ impl Current {
     /// the rows.
     fn found(&self) -> ProfileProgress {
         let all = self.tap_of_all();
-        // Must be read before the outcome below, which may be that of the same tap and could settle in
+        // This must be read before the outcome below, which may be that of the same tap and could become available in
         // between.
         let settled = self.tap.as_ref().map(|tap| tap.settled());
         let outcome = all.and_then(|tap| tap.settled());
@@ -383,7 +384,7 @@ impl Current {
         ProfileProgress { collected, rows_profiled }
     }
 
-    /// Describes the version without spreads.
+    /// Returns a description of the version without the value distributions of its columns.
     fn describe(&self, name: &TableName, found: &ProfileProgress) -> TableInfo {
         let mut columns = self.table.statistics.clone();
         let estimates = found.collected.iter().flat_map(|collected| &collected.distinct);

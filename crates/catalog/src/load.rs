@@ -1,4 +1,4 @@
-//! A load: rows become row groups, row groups become a version.
+//! A load: rows that a client sends are encoded as row groups, which become a new version of a table.
 //!
 //! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
 //! encoded in pieces (`pieces.rs`) on any thread, and added in the order of the rows. A caller with threads of its own
@@ -16,6 +16,9 @@
 //!
 //! Invariant: a load that is dropped, for whatever reason, frees all its pages: they belong to the row groups that it
 //! holds.
+//!
+//! Terms: a *claim* reserves the name of the table that a load creates (`claims.rs`). A *segment* is a file of column
+//! chunks in the data directory. The *profile* of a table is the statistics of its rows.
 
 use super::append::{Append, Rows};
 use super::changes::NewTable;
@@ -57,13 +60,15 @@ pub struct Load {
     name: TableName,
     mode: LoadMode,
     id: Option<LoadId>,
-    /// Claim to the table's name, if this load creates the table.
+    /// Claim to the table's name; `None` if the load does not create a table.
     claim: Option<Arc<Claim>>,
-    /// Encoded bytes of the version that this load replaces, if it does. Both versions are in the pool until the swap.
+    /// Encoded bytes of the version that this load replaces; `None` if it replaces none. Both versions are in the
+    /// pool until the swap.
     bytes_before: Option<u64>,
     builder: TableBuilder,
     encoder: Encoder,
-    /// Tap that profiles the rows; `None` if they are not profiled, or only when they are in the table.
+    /// Tap (background computation of the profile) of the rows; `None` if they are not profiled, or only after they
+    /// are in the table.
     tap: Option<Arc<Tap>>,
     /// Row groups of an append that are in the pool.
     appended: Vec<Arc<RowGroup>>,
@@ -71,7 +76,7 @@ pub struct Load {
     small: Option<PlainGroup>,
     /// Full row groups that are being encoded or wait for it, in pieces.
     pieces: Pieces,
-    /// Reservation of the working memory that the row groups take.
+    /// Reservation of the working memory (outside the pool) that the row groups take.
     outside: Option<Reservation>,
     /// Writes the row groups to segments. `None` without a data directory, and while a worker has it.
     writer: Option<ChunkWriter>,
@@ -79,11 +84,11 @@ pub struct Load {
     /// Row groups that wait to be written to a segment.
     to_keep: Vec<Arc<RowGroup>>,
     waits: Arc<LoadWaits>,
-    /// Encryption key of the table in segments, if it has one.
+    /// Encryption key of the table's data in segments; `None` if the table has none.
     key: Option<Arc<TableKey>>,
-    /// Whether the rows stay in memory.
+    /// Eviction policy of the rows: whether they must stay in memory.
     residency: Residency,
-    /// Whether the rows do not become a table of the catalog.
+    /// Whether the rows do not become a table of the catalog; see [`Load::is_detached`].
     is_detached: bool,
     rows_buffered: u64,
     rows_added: u64,
@@ -108,7 +113,7 @@ impl Load {
         let builder = builder.encrypting(cipher.as_ref());
         let encoder = builder.encoder();
         let closed = catalog.taps_closed.load(Ordering::Relaxed);
-        // A profile would have values in the clear.
+        // Rows that are encrypted in memory are not profiled, because the profile would have values in the clear.
         let is_tapped = !closed && cipher.is_none() && mode != LoadMode::Append;
         let tap = is_tapped.then(|| catalog.tap(&tenant, builder.schema()));
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
@@ -262,7 +267,8 @@ impl Load {
     /// As [`Load::push`].
     pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check()?;
-        // A create that has lost its name fails here, so that the client need not send the rest.
+        // The load fails here if a replacement has ended its claim to the name, so that the client need not send the
+        // rest.
         let buffered = self.claim.as_ref().map_or(Ok(()), |claim| claim.check());
         let buffered = buffered.and_then(|()| self.builder.buffer(batch));
         self.keep_failure(buffered)?;
@@ -409,7 +415,7 @@ impl Load {
     pub fn commit(mut self) -> Result<TableInfo> {
         self.finish()?;
         while let Some(profile) = self.profile_before(Box::new(|| {})) {
-            // The append needs no profile, and does not wait for one without end.
+            // The append does not need the profile, so that errors of the profile, such as a timeout, do not fail it.
             if let Err(error) = profile.finish(&*self.catalog.helpers) {
                 profile.give_up(&error);
             }
@@ -430,7 +436,7 @@ impl Load {
             && let Some(writer) = &mut self.writer
         {
             let finished = writer.finish();
-            // An error is kept in `failed`, and reported when the load is published.
+            // An error is also stored in `failed`, and reported when the load is published.
             drop(self.keep_failure(finished));
         }
         self.is_waiting()
@@ -613,11 +619,11 @@ impl Load {
             let load = Mutex::new(&mut *self);
             let encode_some = || {
                 loop {
-                    // A statement of its own, so that the lock is released while the piece runs.
+                    // A separate statement, so that the lock is released while the piece of work runs.
                     let piece = load.lock().next_piece();
                     let Some(piece) = piece else { return };
                     let done = piece.run();
-                    // The error is kept in `failed` and returned below.
+                    // The error is also stored in `failed`, and returned below.
                     drop(load.lock().done(done));
                 }
             };

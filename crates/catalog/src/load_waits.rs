@@ -1,8 +1,11 @@
-//! Waits of a load, for room in the pool and for the disk, which other threads do for it.
+//! Waits of a load for room in the pool and for the disk. Other threads wait on behalf of the load, so that no
+//! thread that works on it blocks.
 //!
-//! The thread that works on the load takes the outcomes ([`super::Load::next_piece`]). A row group that waits for room
-//! occupies one of the reading threads briefly and is then queued again after other reads, so that reads never wait
-//! until all such row groups are placed or have given up.
+//! The thread that works on the load takes the outcomes of its waits ([`super::Load::next_piece`]). A row group
+//! that waits for room occupies one of the reading threads briefly and is then queued again after other reads. So
+//! reads do not have to wait until all such row groups are placed or have given up.
+//!
+//! A *segment* is a file of column chunks in the data directory.
 
 use super::background::Background;
 use super::durable::RetryBudget;

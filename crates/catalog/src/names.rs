@@ -1,8 +1,8 @@
 //! The tables, views and schemas of all tenants by name, and the effect of a change on them.
 //!
-//! The same code is used for the names that readers see, for those that changes are checked against (`state.rs`), and
-//! for those of a replay, whose tables have no values (`durable/replay.rs`), so that a change means the same for all of
-//! them.
+//! The code for effects is generic. It is used for the names that readers see, for the names that changes are
+//! checked against (`state.rs`), and for the names during a replay of the log, whose tables have no values
+//! (`durable/replay.rs`). So a change means the same for all of them.
 
 use super::{Current, views};
 use farpool_model::{LoadId, LoadedVersion, SchemaName, TableName, TenantName};

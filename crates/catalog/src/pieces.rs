@@ -30,7 +30,7 @@ enum PieceWork {
         groups: Vec<Arc<RowGroup>>,
         key: Option<Arc<TableKey>>,
     },
-    /// Work that another thread has done already.
+    /// The outcome of work that another thread has done already.
     Done(Result<PieceDone>),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Placement {
     encoder: Encoder,
 }
 
-/// The result of a piece, which must be passed to [`super::Load::done`].
+/// The result of a piece of work, which must be passed to [`super::Load::done`].
 #[derive(Debug)]
 pub struct PieceDone(pub(super) PieceOutcome);
 
@@ -67,12 +67,12 @@ pub(super) enum PieceOutcome {
 }
 
 impl Piece {
-    /// Returns a piece that writes `groups` to a segment, for a table with this encryption key.
+    /// Returns a piece that writes `groups` to a segment, for a table with the encryption key `key`.
     pub(super) fn keep(writer: ChunkWriter, groups: Vec<Arc<RowGroup>>, key: Option<Arc<TableKey>>) -> Piece {
         Piece(PieceWork::Keep { writer, groups, key })
     }
 
-    /// Returns a piece that another thread has done.
+    /// Returns a piece of work whose outcome another thread has produced already.
     pub(super) fn of_done(outcome: Result<PieceDone>) -> Piece {
         Piece(PieceWork::Done(outcome))
     }
@@ -145,7 +145,7 @@ impl Pieces {
         Pieces { encoder, groups: VecDeque::new(), first: 0 }
     }
 
-    /// Adds a row group after the others.
+    /// Adds a row group, whose rows come after those of the row groups before.
     pub fn add(&mut self, plain: PlainGroup) {
         let chunks = (0..plain.columns_count()).map(|_| None).collect();
         self.groups.push_back(Group {
@@ -179,7 +179,7 @@ impl Pieces {
         Some(Piece(self.groups[index].next(number, &self.encoder)?))
     }
 
-    /// Takes back an encoded column.
+    /// Records the encoded chunk of one column of a row group.
     pub fn encoded(&mut self, group: u64, column: usize, chunk: Chunk) {
         if let Some(Group { state: GroupState::Encoding { chunks, .. }, .. }) = self.group(group)
             && let Some(slot) = chunks.get_mut(column)
@@ -188,7 +188,7 @@ impl Pieces {
         }
     }
 
-    /// Takes back a row group that is in the pool.
+    /// Records that a row group was placed in the pool.
     pub fn placed(&mut self, group: u64, placed: RowGroup) {
         if let Some(group) = self.group(group) {
             group.state = GroupState::Placed(placed);
@@ -235,7 +235,7 @@ impl Group {
         }
         let chunks = chunks.iter_mut().map(Option::take).collect::<Option<Vec<_>>>()?;
         self.state = GroupState::Placing;
-        // They may wait for room.
+        // The encoded chunks still take memory, because the row group may wait for room in the pool.
         self.bytes_held = chunks.iter().map(Chunk::bytes_encoded).sum();
         Some(PieceWork::Place(Placement { group, rows: self.rows, chunks, encoder }))
     }

@@ -30,7 +30,7 @@ impl Catalog {
     ) -> Result<Commit<TableInfo>> {
         let append_queue = self.newest(tenant, name)?.append_queue;
         let _held = append_queue.hold();
-        // Repeats when a merge has swapped the table first.
+        // Repeats if a merge has swapped the table in the meantime.
         loop {
             let current = self.newest(tenant, name)?;
             if version < current.since {
@@ -60,7 +60,7 @@ impl Catalog {
         let mut splices: Vec<Splice<_>> = Vec::new();
         let (mut end, mut row) = (0, 0);
         for group in &newest.row_groups {
-            // The range of base row groups that this one is, or was merged from.
+            // Range of row groups of `base` that this row group of `newest` is, or was merged from.
             let (first, mut rows) = (end, 0);
             while rows < group.rows && end < base.row_groups.len() {
                 rows += base.row_groups[end].rows;
@@ -109,13 +109,13 @@ impl Catalog {
         group: &RowGroup,
         rows: usize,
     ) -> Result<RowGroup> {
-        // All columns encoded, plus one column decoded, perhaps twice.
+        // Memory for all encoded columns, plus one decoded column, perhaps twice.
         let mut memory = self.outside(tenant);
         if let Some(memory) = &mut memory {
             let decoded = group.chunks.iter().map(|chunk| chunk.bytes_plain()).max().unwrap_or(0);
             memory.try_grow(group.bytes_encoded() + 2 * decoded)?;
         }
-        // Rare enough to wait for a disk here.
+        // Blocks on the disk, which is acceptable because this case is rare.
         let filled = group.read_values()?;
         encoder.without_first(filled.as_ref().unwrap_or(group), rows)
     }

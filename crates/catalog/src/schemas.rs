@@ -50,7 +50,7 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Checks that the schema of a name exists.
+    /// Checks that the schema in which `name` names a table exists.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing schemas that are close.
@@ -60,7 +60,7 @@ impl Catalog {
 }
 
 impl CatalogState {
-    /// Checks that the schema of a name exists.
+    /// Checks that the schema in which `name` names a table exists.
     ///
     /// # Errors
     /// `NotFound`, with the names of existing schemas that are close.
@@ -133,7 +133,7 @@ impl<T> Names<T> {
             .advise(suggestions::schema_advice(schema.as_str(), known)))
     }
 
-    /// Returns the names of tables and views in a schema.
+    /// Returns the names of the tables and views in a schema.
     fn in_schema<'a>(
         &'a self,
         tenant: &TenantName,

@@ -20,6 +20,8 @@
 //!
 //! Invariants: changes become visible in the order in which they were made; a name of a tenant belongs to at most one
 //! of a table, a view, and a load that is about to create a table.
+//!
+//! A *claim* is the reservation of a table's name by a load that is about to create the table (`claims.rs`).
 
 use super::names::{Effect, Names, Replaced};
 use super::{Current, claims, suggestions, views};
@@ -30,7 +32,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-/// The tables and views of all tenants, and the changes that are on their way to the disk.
+/// The tables and views of all tenants, and the changes whose log records are not durable yet.
 #[derive(Debug, Default)]
 pub(super) struct CatalogState {
     pub newest: Names,
@@ -45,11 +47,11 @@ pub(super) struct CatalogState {
     /// Names of tables that loads are about to create, each with the id of its claim (`claims.rs`).
     pub claims: BTreeMap<TenantName, BTreeMap<TableName, u64>>,
     pub claims_made: u64,
-    /// Outcomes of durable loads that had an id. Empty for a catalog without a log.
+    /// Outcomes of durable loads to which clients gave an id, by tenant. Empty for a catalog without a log.
     pub loads: BTreeMap<TenantName, Loads>,
 }
 
-/// The latest loads of a tenant that had an id.
+/// Outcomes of the latest loads of a tenant, of those to which clients gave an id.
 #[derive(Clone, Debug, Default)]
 pub struct Loads {
     /// Versions that the loads created, oldest first.
@@ -76,7 +78,7 @@ pub(super) enum Expected {
     Anything,
     /// There is no table, view or claim of the name.
     Nothing,
-    /// The claim to the name has this id.
+    /// The name is claimed, and the claim has this id.
     Claim(u64),
     Version(Version),
 }
@@ -104,12 +106,12 @@ impl CatalogState {
     /// replaced values that it must drop outside the lock.
     pub fn durable(&mut self, count: u64) -> (Vec<Wake>, Replaced) {
         let (mut wakes, mut replaced) = (Vec::new(), Replaced::new());
-        // Versions replaced by an append share their row groups with its result, and are cheap to drop.
+        // Versions that an append has replaced share their row groups with the new version, and are cheap to drop.
         let mut outgrown = Replaced::new();
         while let Some(made) = self.waiting.pop_front_if(|made| made.number < count) {
             let mut effect = made.effect;
             if let Effect::Put { tenant, name, table, loads, .. } = &mut effect {
-                // A tap may have been attached to the newest state meanwhile.
+                // A tap (profile computation) may have been attached to the newest state meanwhile.
                 if let Some(newest) = self.newest.find(tenant, name).filter(|newest| newest.is_same(table)) {
                     *table = newest.clone();
                 }

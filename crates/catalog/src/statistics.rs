@@ -1,4 +1,5 @@
-//! Statistics of table versions: those known so far, and profiles computed on request.
+//! Statistics of table versions: those known so far, and profiles (statistics of all rows) computed on request. A *tap*
+//! is the handle of a profile's computation, which runs in the background.
 
 use super::state::CatalogState;
 use super::tap::{AwaitedProfile, Tap};
@@ -101,14 +102,14 @@ impl Catalog {
         }
         let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
         let tap = self.tap(tenant, &table.schema);
-        // If the first rows have a tap, the new one covers only the rows behind them.
+        // If the first rows have a tap (profile computation) already, the new tap covers only the rows after them.
         let is_part = current.settled < table.row_groups.len();
         let before = current.tap.clone().filter(|before| is_part && !before.has_failed());
         let first = if before.is_some() { current.settled } else { 0 };
         {
             let mut state = self.state.write();
             let CatalogState { visible, newest, .. } = &mut *state;
-            // The version that readers see, and the newest if it is the same.
+            // The tap is attached to the version that readers see, and to the newest version if it is the same.
             for names in [visible, newest] {
                 let Some(known) = names.find_mut(tenant, name) else { continue };
                 if known.version != current.version {
@@ -128,15 +129,15 @@ impl Catalog {
     }
 }
 
-/// Returns the error of a request for the profile of a table that is encrypted in memory. There is none, because it
-/// would reveal values.
+/// Returns the error of a request for the profile of a table that is encrypted in memory. Such a table has none,
+/// because a profile would reveal values.
 fn no_profile(name: &TableName) -> Error {
     let message = format!("table {:?} is encrypted in memory, and has no profile", name.as_str());
     Error::invalid(message).advise("ask for what you need by a query")
 }
 
 impl Current {
-    /// Attaches a tap over all rows.
+    /// Attaches a tap (profile computation) that covers all rows.
     fn keep_tap(&mut self, tap: Arc<Tap>) {
         match self.settled == self.table.row_groups.len() {
             true => self.tap = Some(tap),

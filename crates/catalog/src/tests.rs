@@ -1,4 +1,4 @@
-//! Tests of loads and versions, and that memory is freed however a load ends.
+//! Tests of loads and of the table versions that they create, and that memory is freed however a load ends.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -29,7 +29,7 @@ fn profiled_by(bytes_limit: usize, background: Arc<dyn Background>) -> Arc<Catal
     Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap(), Arc::new(Two), background))
 }
 
-/// Background that runs each chore at once, on a new thread.
+/// A [`Background`] that runs each chore (background work on a table) at once, on a new thread.
 #[derive(Debug)]
 struct Threads;
 
@@ -45,7 +45,7 @@ impl Background for Threads {
     fn rows_came(&self) {}
 }
 
-/// Helper threads: two, the caller's and one more.
+/// [`HelperThreads`] of two threads: the caller's and one more.
 #[derive(Debug)]
 pub(super) struct Two;
 
@@ -79,8 +79,8 @@ fn bytes_used(catalog: &Catalog) -> u64 {
     catalog.pool().usage().bytes_used
 }
 
-/// Blocks until at most `bytes` of the pool are used, because a worker may still hold a column of a profile that was
-/// dropped.
+/// Blocks until at most `bytes` of the pool are used. Polls, because a worker may still hold a column for a profile
+/// that was dropped.
 fn await_free(catalog: &Catalog, bytes: u64) {
     for _ in 0..60_000 {
         if bytes_used(catalog) <= bytes {
@@ -170,7 +170,7 @@ fn a_version_is_replaced_only_while_it_stands() {
     assert_eq!(refused.kind, ErrorKind::Stale, "{refused}");
     assert!(refused.message.contains(&format!("at version {second}, not {first}")), "{refused}");
 
-    // A replacement of a version that another load has replaced meanwhile.
+    // A replacement of a version that another load has replaced in the meantime.
     let mut late = begin(&catalog, "t", LoadMode::ReplaceVersion(second)).unwrap();
     late.push(&batch(0..1)).unwrap();
     load(&catalog, "t", LoadMode::Append, 7..8).unwrap();
@@ -269,7 +269,7 @@ fn a_load_that_failed_stays_failed_and_leaves_nothing() {
     assert!(catalog.tables(&tenant()).is_empty());
 }
 
-/// Generates random numbers, which no encoding compresses.
+/// Generates rows of random numbers, which no encoding compresses.
 fn noise(rows: usize, seed: u64) -> RecordBatch {
     let mut state = seed | 1;
     let mut next = || {
@@ -342,7 +342,7 @@ fn a_replacement_without_room_says_what_both_versions_take() {
         }
         load.commit()
     };
-    // Where no table is replaced, the error does not mention a replacement.
+    // If there is no table to be replaced, the error does not mention a replacement.
     let error = replace(LoadMode::Replace, None, 20).unwrap_err();
     assert!(!error.message.contains("replace"), "{error}");
     let info = replace(LoadMode::Replace, None, 5).unwrap();

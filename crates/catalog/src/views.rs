@@ -1,4 +1,4 @@
-//! Views: names for the text of a query, which the catalog does not parse.
+//! Views: names for stored query texts. The catalog does not parse the text.
 
 use super::changes::{Change, ChangeKind};
 use super::names::Names;
@@ -66,7 +66,7 @@ impl Catalog {
             if state.newest.view(tenant, name).is_some() {
                 return Ok(true);
             }
-            // For an unknown name the error is that for a table, worded for a view.
+            // For an unknown name, the error is the one for a table, worded for a view.
             state.newest(tenant, name).map_err(|error| no_view(name, error))?;
             let error = Error::not_found(format!("{:?} is a table, not a view", name.as_str()));
             Err(error.advise("use DROP TABLE, or farpool drop"))

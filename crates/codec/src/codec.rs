@@ -1,4 +1,4 @@
-//! The compression codecs, with the name that users write and the code that files store for each.
+//! The compression codecs, with the name that users write and the code that stands for each in files.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! Compression of blocks.
+//! Compression of blocks of bytes by any of the codecs.
 
 use crate::Codec;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::fmt;
 
-/// Compression levels. Higher levels save few bytes and take at least twice as long
+/// Compression levels of the codecs. Reason: higher levels save few bytes and take at least twice as long
 /// (`docs/decisions/2026-11-25-compression-on-disk.md`).
 const ZSTD_LEVEL: i32 = 1;
 const DEFLATE_LEVEL: i32 = 1;
@@ -36,11 +36,11 @@ impl Compressor {
     /// uncompressed.
     pub fn compress(&mut self, codec: Codec, data: &[u8], most: usize, out: &mut Vec<u8>) -> bool {
         let room = match codec {
-            // `lz4_flex` demands its worst case as output space, even if the result is short.
+            // `lz4_flex` demands output space for its worst case, even if the result is short.
             Codec::Lz4 => get_maximum_output_size(data.len()),
             Codec::Zstd | Codec::Deflate => most,
         };
-        // `out` only grows between blocks, so that most blocks do not pay for zeroing it.
+        // `out` only grows between blocks, so that most blocks do not pay for filling it with zeros.
         if out.len() < room {
             out.resize(room, 0);
         }

@@ -1,4 +1,4 @@
-//! Decompression of blocks.
+//! Decompression of blocks of bytes that were compressed by any of the codecs.
 
 use crate::Codec;
 use farpool_model::{Error, Result};

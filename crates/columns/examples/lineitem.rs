@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use tpchgen::generators::{LineItem, LineItemGenerator};
 
-/// Passes over a column, because a thread's clock ticks in milliseconds.
+/// Number of passes over a column per measurement, because the CPU clock of a thread ticks in milliseconds.
 const ROUNDS: usize = 20;
 
 fn main() {

@@ -90,7 +90,7 @@ fn main() {
     }
 }
 
-/// Times the kernels of scans on each block, on the current level.
+/// Times the kernels of scans on each block, on the level of CPU instructions that is in use.
 fn time_kernels(groups: &[RowGroup]) {
     let plain = WIDTHS.len() + 1;
     let bytes = |column: usize| move |group: &RowGroup| group.chunks[column].bytes_encoded();

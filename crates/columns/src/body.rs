@@ -32,8 +32,8 @@ pub enum EncodingKind {
 /// The values of a chunk. The values of NULL rows are arbitrary.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// An array of one row. For a value that is not NULL also its integer in packed form; for a string, that is its
-    /// code 0 in a dictionary of one.
+    /// An array of one row. For a value other than NULL also the packed form of its integer; for a string, that is
+    /// its code 0 in a dictionary of one entry.
     Constant {
         value: ArrayRef,
         number: Option<Packed>,
@@ -98,7 +98,7 @@ impl Body {
         }
     }
 
-    /// Returns the size of the body in bytes: its buffers and the small parts beside them.
+    /// Returns the size of the body in bytes: its buffers, and the small data that are stored beside them.
     pub fn bytes(&self, data_type: &DataType) -> usize {
         let mut bytes = match self {
             Body::Constant { .. } => 16,

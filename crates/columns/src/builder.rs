@@ -25,7 +25,7 @@ use farpool_model::{Error, Result, TenantName, schema};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Minimum number of encoded row groups before the size of the whole table is projected from them.
+/// Minimum number of encoded row groups from which the size of the whole table is projected.
 const PROJECTION_GROUPS_MIN: usize = 2;
 
 /// A table under construction.
@@ -136,8 +136,8 @@ impl TableBuilder {
                 self.waiting.add(piece.iter().map(|column| column.slice(0, rows)), rows, bytes);
             }
             if row + rows == batch.num_rows() {
-                // Row groups are encoded in order, so the last row group with rows of the batch frees the batch's
-                // memory: it counts there.
+                // Row groups are encoded in order, so that the last row group with rows of the batch frees the
+                // batch's memory. The memory is therefore counted for that row group.
                 self.waiting.hold(plain::bytes_held(&columns));
             }
             if self.waiting.rows() == ROW_GROUP_ROWS || rows < room {
@@ -238,10 +238,10 @@ impl TableBuilder {
         if arena.pool().reclaims() {
             return Ok(());
         }
-        // Several threads encode. Row groups that wait to be added after an earlier one are in the pool already, and
-        // count here.
+        // Several threads encode. Row groups that were encoded before an earlier one are in the pool already,
+        // although they were not added yet, so that they count here.
         let bytes = arena.bytes_placed().max(self.bytes_added());
-        // The rest of a page that one thread has just taken for a chunk is free for other chunks.
+        // Unused parts of the tenant's pages count as free, too, because other chunks can be placed there.
         let (pool, tenant) = (arena.pool(), arena.tenant());
         let free = pool.bytes_free(tenant) + pool.bytes_free_for_pieces(tenant);
         if projected.saturating_sub(bytes) <= free {

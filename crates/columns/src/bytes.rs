@@ -164,7 +164,7 @@ impl Image {
         let Some(bound) = bound else { return self.head.push(0) };
         self.head.push(1);
         match bound.value() {
-            // A minimum or maximum is never NULL.
+            // Never written, because a minimum or maximum is never NULL.
             Value::Null => {}
             Value::Bool(value) => self.head.push(u8::from(*value)),
             Value::Int(value) => self.bytes_of_head(&value.to_le_bytes()),
@@ -183,7 +183,7 @@ impl Image {
                 } else if schema::is_bytes(data_type) {
                     self.views(value);
                 } else {
-                    // A fixed-width array of one row has one buffer.
+                    // An array of one row of a fixed-width type has exactly one buffer.
                     self.text(&value.to_data().buffers()[0].as_slice()[..constant_width(data_type)]);
                 }
             }
@@ -259,7 +259,7 @@ impl Chunk {
     }
 }
 
-/// Returns `data` if it begins at a multiple of [`ALIGNMENT`], otherwise a copy that does.
+/// Returns `data` if its address is a multiple of [`ALIGNMENT`]; otherwise a copy at such an address.
 fn aligned(data: &Buffer) -> Buffer {
     match data.as_ptr().align_offset(ALIGNMENT) {
         0 => data.clone(),
@@ -348,7 +348,7 @@ impl<'a> Reader<'a> {
         let data = self.data.filter(|data| length <= data.len() - self.at);
         let data = data.ok_or_else(|| Error::corrupt("a chunk that is cut off"))?;
         let buffer = data.slice_with_length(self.at, length);
-        // The last buffer may end where the data do.
+        // The last buffer may end without padding, where the data end.
         self.at = (self.at + length.next_multiple_of(ALIGNMENT)).min(data.len());
         Ok(buffer)
     }
@@ -397,8 +397,8 @@ impl<'a> Reader<'a> {
         }
         let length = views.len() / 16;
         let views = Views { views: ScalarBuffer::new(views, 0, length), data };
-        // Several views may point to the same bytes. Checking a view costs its length, so the lengths are limited
-        // together.
+        // Several views may point to the same bytes, and checking a view costs its length. So the sum of the lengths
+        // is limited.
         let bytes = views.views.iter().map(|view| *view as u32 as usize).sum::<usize>();
         if length > ROW_GROUP_ROWS || bytes > CHUNK_BYTES_MAX {
             return Err(Error::corrupt("a dictionary of more values than a chunk may have"));
@@ -631,8 +631,8 @@ fn read_fsst(reader: &mut Reader<'_>, data_type: &DataType, rows: usize) -> Resu
         total += end;
         let codes = bounds.first().zip(bounds.last()).map(|(first, last)| *first as usize..*last as usize);
         text.clear();
-        // Decoding all strings in one pass gives the same result as decoding each by itself, because no string ends
-        // within an escape.
+        // All strings are decoded in one pass. That gives the same result as decoding each by itself, because no
+        // string ends within an escape.
         if total > CHUNK_BYTES_MAX || !table.decode(&data[codes.unwrap_or_default()], end, &mut text) {
             return Err(wrong());
         }

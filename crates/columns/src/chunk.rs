@@ -1,4 +1,6 @@
 //! A chunk: one column of one row group, encoded, and the operations on it.
+//!
+//! A *handle* is a chunk whose values may be evicted from memory and read again ([`crate::residence`]).
 
 use crate::body::{Body, EncodingKind};
 use crate::encrypted::{DecryptedBounds, EncryptedBounds, EncryptedValues};
@@ -41,7 +43,7 @@ pub type Location = Arc<dyn Any + Send + Sync>;
 pub struct Chunk {
     data_type: DataType,
     rows: usize,
-    /// `None` when no row is NULL, and in a constant.
+    /// Bitmap of the rows that are not NULL; `None` when no row is NULL, and for a constant.
     validity: Option<BooleanBuffer>,
     zone: ZoneMap,
     pub(crate) body: Body,
@@ -57,8 +59,8 @@ pub struct Chunk {
     /// properties.
     hidden: Option<Box<EncryptedValues>>,
     facts: Option<Arc<EncryptedBounds>>,
-    /// Whether the chunk is in memory that should be freed soon. Arrays decoded from it are then copies, so that they
-    /// do not keep that memory in use.
+    /// Whether the chunk is in memory that should be freed soon. Decoded arrays are then copies, so that they do not
+    /// keep that memory in use.
     is_passing: bool,
 }
 

@@ -144,7 +144,7 @@ fn dictionary_in(
             out.append(&views[..piece.len()]);
         }));
     })?;
-    // SAFETY: copies of views of an array that was made over the same data.
+    // SAFETY: the views are copies of views of an array over the same data.
     Some(unsafe { Views { views, data }.into_array(data_type, nulls) })
 }
 
@@ -160,7 +160,7 @@ fn dictionary(
     with_lane!(codes.width, L => codes.for_each_piece::<L>(rows, |piece| {
         views.extend(piece.iter().map(|code| distinct[ArrowNativeType::as_usize(*code)]));
     }));
-    // SAFETY: copies of views of an array that was made over the same data.
+    // SAFETY: the views are copies of views of an array over the same data.
     unsafe { Views { views: views.into(), data }.into_array(data_type, nulls) }
 }
 
@@ -174,7 +174,7 @@ fn plain_bytes(
     let bounds = ends.bounds(rows);
     let views = bounds.windows(2).map(|w| view_of(data, w[0] as usize, (w[1] - w[0]) as usize));
     let views: ScalarBuffer<u128> = views.collect::<Vec<_>>().into();
-    // SAFETY: views made over this data; the bytes between two ends were a value of this type, or were
+    // SAFETY: the views were made over this data. The bytes between two ends were a value of this type, or were
     // checked to be one.
     unsafe { Views { views, data: data.clone() }.into_array(data_type, nulls) }
 }
@@ -203,7 +203,7 @@ impl FsstBody<'_> {
         let bytes = lengths.iter().map(|length| *length as usize).sum();
         let decoded = self.table.decode(&self.data[start..end], bytes, &mut text);
         assert!(decoded, "the codes of a chunk were made, or checked, with their lengths");
-        // SAFETY: the text is what the values of this type were, or what was checked.
+        // SAFETY: the text consists of values of this type, or of bytes that were checked to be such values.
         unsafe { text_array(text, &lengths, data_type, nulls) }
     }
 }
@@ -224,6 +224,6 @@ pub(crate) unsafe fn text_array(
         views.push(view_of(&text, start, *length as usize));
         start += *length as usize;
     }
-    // SAFETY: views made over this text; the caller vouches for the values.
+    // SAFETY: the views were made over this text; the caller guarantees that the values are valid.
     unsafe { Views { views: views.into(), data: Buffer::from_vec(text) }.into_array(data_type, nulls) }
 }

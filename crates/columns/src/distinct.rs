@@ -160,7 +160,7 @@ fn with_numbers(mut numbers: Arc<IntegerBitmap>, chunk: &Chunk, integers: Intege
     if numbers.has_all(integers.min(), integers.max()) {
         return Distinct::Numbers(numbers);
     }
-    // Copied only if another version shares them: they are 8 KiB at most.
+    // Copied only if another version of the table shares the bitmap, which has at most 8 KiB.
     let own = Arc::make_mut(&mut numbers);
     if !own.cover(integers.min(), integers.max()) {
         return Distinct::Unknown;
@@ -186,7 +186,7 @@ impl IntegerBitmap {
         words.flat_map(move |(place, word)| bits(*word).map(move |bit| self.base + 64 * place as i64 + bit))
     }
 
-    /// Extends the bitmap to the integers from `min` to `max`; false when the range gets too long.
+    /// Extends the bitmap to the integers from `min` to `max`; returns false if the range is then too long.
     fn cover(&mut self, min: i64, max: i64) -> bool {
         let last = i128::from(self.base) + 64 * self.words.len() as i128 - 1;
         let base = self.base.min(min & !63);

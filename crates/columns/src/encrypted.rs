@@ -47,8 +47,8 @@ pub(crate) struct DecryptedBounds {
     pub dictionary: Option<ArrayRef>,
 }
 
-/// Encrypted values of a chunk: the head and then the data of its image ([`Image`]), the data at a multiple of
-/// [`ALIGNMENT`].
+/// Encrypted values of a chunk: the head and the data of its image ([`Image`]), with the data at an offset that is a
+/// multiple of [`ALIGNMENT`].
 #[derive(Clone, Debug)]
 pub(crate) struct EncryptedValues {
     message_tag: MessageTag,

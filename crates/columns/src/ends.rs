@@ -18,7 +18,7 @@ use std::ops::Range;
 pub(crate) struct Ends {
     /// One line for each block.
     pub lines: Buffer,
-    /// Distances of the ends from the lines, which lie below them.
+    /// Distances of the ends from the lines. No end is below its line.
     pub above: Packed,
 }
 
@@ -35,7 +35,7 @@ const SLOPE_BITS: u32 = BLOCK_ROWS.trailing_zeros();
 impl EndsLine {
     #[inline(always)]
     fn at(self, index: usize) -> u32 {
-        // The product has at most 42 bits; ends are below 2^31, so nothing is lost modulo 2^32.
+        // The product has at most 42 bits, and ends are below 2^31, so that the result modulo 2^32 is right.
         self.base.wrapping_add(((u64::from(self.slope) * index as u64) >> SLOPE_BITS) as u32)
     }
 

@@ -80,7 +80,7 @@ impl SymbolTable {
             let is_escape = *code == ESCAPE_CODE && !is_literal;
             bytes += match self.lengths.get(usize::from(*code)) {
                 Some(length) if !is_literal => usize::from(*length),
-                // The escape counts with the byte that follows.
+                // An escape counts one byte, that of the literal after it.
                 _ => usize::from(!is_escape),
             };
             is_literal = is_escape;
@@ -106,11 +106,13 @@ impl SymbolTable {
     /// Returns the number of codes that were decoded, `None` if the length is another one.
     #[inline(always)]
     fn run<const ALL: bool>(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<usize> {
-        // Memory is allocated for what the codes can yield at most, since the stated length may be wrong.
+        // The stated length may be wrong, so that memory is allocated for at most as many bytes as the codes can
+        // decode to.
         if bytes > CODES * codes.len() {
             return None;
         }
-        // Symbols of any length are written as eight bytes, and eight codes are decoded at a time.
+        // Reserves more than `bytes`, because symbols of any length are written as eight bytes, and eight codes are
+        // decoded at a time.
         out.reserve(bytes + 8 * CODES);
         let room = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         let (mut at, mut rest) = (0, codes);
@@ -119,7 +121,7 @@ impl SymbolTable {
             if at > bytes {
                 return None;
             }
-            // Unless all codes are to be decoded, a block must not extend beyond `bytes` bytes.
+            // Unless all codes are to be decoded, a block of codes must not extend beyond `bytes` decoded bytes.
             if (ALL || at + 8 * CODES <= bytes)
                 && let Some((block, behind)) = rest.split_first_chunk::<CODES>()
                 && !has_escape(block)
@@ -136,7 +138,7 @@ impl SymbolTable {
                 rest = behind;
             } else {
                 let (&byte, behind) = behind.split_first()?;
-                // SAFETY: as above.
+                // SAFETY: there is room for at least eight bytes from at most `bytes` on.
                 unsafe { room.add(at).write(byte) };
                 at += 1;
                 rest = behind;
@@ -157,7 +159,7 @@ impl SymbolTable {
     #[inline(always)]
     unsafe fn put(&self, code: u8, to: *mut u8) -> usize {
         let code = usize::from(code);
-        // SAFETY: there is a symbol for every code but the escape; the caller vouches for the room.
+        // SAFETY: there is a symbol for every code but the escape; the caller guarantees the room.
         unsafe {
             to.cast::<u64>().write_unaligned(self.symbols.get_unchecked(code).to_u64());
             usize::from(*self.lengths.get_unchecked(code))
@@ -169,7 +171,7 @@ impl SymbolTable {
 const CODES: usize = 8;
 
 fn has_escape(codes: &[u8; CODES]) -> bool {
-    // The escape is 0xff: its complement is the only byte that is zero.
+    // The escape code is 0xff, so that its complement is the only byte that is zero.
     let zero = !u64::from_le_bytes(*codes);
     zero.wrapping_sub(0x0101_0101_0101_0101) & !zero & 0x8080_8080_8080_8080 != 0
 }

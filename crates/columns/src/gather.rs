@@ -1,4 +1,4 @@
-//! Decodes single rows to Arrow arrays. The rows must exist; [`Chunk::gather`] checks that.
+//! Decodes single rows of a chunk to Arrow arrays. The rows must exist; [`Chunk::gather`] checks that.
 
 use crate::body::Body;
 use crate::chunk::Chunk;
@@ -74,7 +74,7 @@ fn dictionary(
     with_lane!(codes.width, L => codes.for_each_of::<L>(rows, |code| {
         views.push(distinct[ArrowNativeType::as_usize(code)]);
     }));
-    // SAFETY: copies of views of an array that was made over the same data.
+    // SAFETY: the views are copies of views of an array over the same data.
     unsafe { Views { views: views.into(), data }.into_array(data_type, nulls) }
 }
 
@@ -90,7 +90,7 @@ fn plain_bytes(
         let range = ends.range(*row as usize);
         views.push(view_of(data, range.start, range.len()));
     }
-    // SAFETY: views made over this data; the bytes between two ends were a value of this type, or were
+    // SAFETY: the views were made over this data. The bytes between two ends were a value of this type, or were
     // checked to be one.
     unsafe { Views { views: views.into(), data: data.clone() }.into_array(data_type, nulls) }
 }
@@ -107,7 +107,7 @@ impl FsstBody<'_> {
             let decoded = self.table.decode(codes, *length as usize, &mut text);
             assert!(decoded, "the codes of a chunk were made, or checked, with their lengths");
         }
-        // SAFETY: the text is what the values of this type were, or what was checked.
+        // SAFETY: the text consists of values of this type, or of bytes that were checked to be such values.
         unsafe { text_array(text, &lengths, data_type, nulls) }
     }
 }

@@ -1,4 +1,5 @@
-//! Operations on bit-packed integers in place, in lanes (integer types) as narrow as the values permit.
+//! Operations on the bit-packed integers of a chunk without decoding them to an array. Values are processed in lanes
+//! (unsigned integer types) as narrow as they permit.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Member, MemberByte, Retain, RetainAtMost, Sum, Within};
@@ -136,9 +137,9 @@ impl<'a> Integers<'a> {
         })
     }
 
-    /// Clears the bits of rows whose value is not between `low` and `high`, both included; with `inside` false, of rows
-    /// whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, which must be a multiple
-    /// of 1024. `alive` must not have more words than the rows from `start` on need.
+    /// Clears the bits of rows whose value is not between `low` and `high`, both included; with `inside` false, of
+    /// rows whose value is. The result for NULL rows is unspecified. Bit 0 of `alive` is row `start`, which must be a
+    /// multiple of 1024. `alive` must not have more words than the rows from `start` on need.
     ///
     /// If minimum and maximum decide, no values are read. Blocks of 1024 rows without a set bit are not read either.
     /// Values are compared in lanes as narrow as they permit.
@@ -158,7 +159,7 @@ impl<'a> Integers<'a> {
                 alive.fill(0)
             };
         }
-        // Both limits are now between minimum and maximum, so their distances fit the lanes.
+        // Both limits are between minimum and maximum now, so that their distances from the minimum fit the lanes.
         let (low, high) = (low.max(min), high.min(max));
         let (low, span) = ((low - min) as u64, (high - low) as u64);
         with_lane!(self.packed.width, L => {
@@ -189,7 +190,7 @@ impl<'a> Integers<'a> {
         if !near.contains(&offset) || !near.contains(&last) {
             return self.retain_far_members(set, inside, start, alive);
         }
-        // Negative sums wrap to 2^31 or more, which is beyond every set.
+        // A negative sum wraps to 2^31 or more, which is beyond the end of every set.
         let condition = Member { offset: offset as u32, set: &set.halves };
         match self.lane_bits() {
             16 => Level::best().run(Retain { blocks: self.blocks::<u16>(start), condition, inside, alive }),
@@ -197,7 +198,8 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// Tests row by row. If the values are spread so widely, few rows are left or few values are in the set.
+    /// Tests row by row. Efficient enough, because if the values are spread so widely, few rows are left or few
+    /// values are in the set.
     fn retain_far_members(&self, set: &IntegerSet, inside: bool, start: usize, alive: &mut [u64]) {
         let last = set.first.saturating_add(set.halves.len() as i64 * 32);
         let mut near = alive.to_vec();

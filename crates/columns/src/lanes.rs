@@ -81,8 +81,8 @@ macro_rules! impl_lane {
 
             #[inline(always)]
             fn part(low: Self, high: Self, shift: u32, mask: Self) -> Self {
-                // In two steps, because a shift by all bits is not allowed. If all wanted bits are in `low`, those of
-                // `high` lie outside the mask.
+                // The shift is made in two steps, because a shift by the width of the type is not allowed. If all
+                // wanted bits are in `low`, those of `high` are outside the mask.
                 (low >> shift | high << 1 << (<$t>::BITS - 1 - shift)) & mask
             }
 
@@ -200,7 +200,7 @@ impl<'a, L: Lane> Pairs<'a, L> {
     #[inline(always)]
     pub fn get<S: Simd>(&self, simd: S, number: u32) -> (usize, L::Unit, L::Unit) {
         let (word, shift) = (number * self.width / L::BITS, number * self.width % L::BITS);
-        // Word with the last bit; it may be the same word.
+        // Index of the lane with the last bit of the value; it may be that of the first bit.
         let next = (number * self.width + self.width - 1) / L::BITS;
         let (low, high) = (word as usize * streams::<L>(), next as usize * streams::<L>());
         let (low_half, high_half) = (low + streams::<L>() / 2, high + streams::<L>() / 2);
@@ -218,7 +218,7 @@ impl<'a, L: Lane> Pairs<'a, L> {
 #[inline(always)]
 fn place<L: Lane>(row: usize) -> (usize, u32) {
     debug_assert!(row < BLOCK_ROWS);
-    // The inverse of `first_row`, whose table is its own inverse.
+    // The inverse of `first_row`, whose table of group orders is its own inverse.
     let stream = row % streams::<L>();
     let group = GROUP_ORDER[(row % 128 - stream) / 16];
     (stream, (group * 8 + row / 128) as u32)
@@ -236,7 +236,8 @@ pub(crate) fn lanes_of<L: Lane>(width: u32, row: usize) -> [usize; 2] {
 /// Returns the value of one row of a block; `width` must not be 0.
 #[inline(always)]
 pub(crate) fn unpack_one<L: Lane>(width: u32, packed: &[L], row: usize) -> L {
-    // If the first lane has all bits, it is also the last, so that no second cache line is read.
+    // If the first lane has all bits of the value, the last lane is the same one, so that no second cache line is
+    // read.
     let [first, last] = lanes_of::<L>(width, row);
     let shift = place::<L>(row).1 * width % L::BITS;
     L::part(packed[first], packed[last], shift, L::truncate(u64::MAX >> (64 - width)))

@@ -69,9 +69,9 @@ impl From<RowGroup> for LiveGroup {
 /// Live rows without some of the rows for which a condition is not true.
 #[derive(Clone, Debug)]
 pub struct FilteredLiveRows {
-    /// The rows.
+    /// The rows that were kept.
     pub rows: Arc<dyn LiveRows>,
-    /// Whether all rows are left out for which the condition is not true, so that it need not be evaluated again.
+    /// Whether all rows for which the condition is not true are left out, so that it need not be evaluated again.
     pub is_exact: bool,
 }
 
@@ -92,12 +92,12 @@ impl Table {
         let bodies: Vec<Body> = schema.fields().iter().map(|field| Body::nulls(field.data_type())).collect();
         let mut last: Option<Arc<RowGroup>> = None;
         for part in parts {
-            // With two rows at least, one of which counts as NULL, nothing can be concluded from the numbers of rows
-            // and of NULLs.
+            // At least two rows are stated, one of which counts as NULL, so that nothing can be concluded from the
+            // numbers of rows and of NULLs.
             let count = part.rows.max(2);
             let stand_in = |(at, field): (usize, &arrow_schema::FieldRef)| {
                 let bytes = part.bytes_plain[at];
-                // Most row groups have the same bounds as the one before; they share its stand-ins.
+                // Most row groups have the same bounds as the row group before, and share its stand-ins.
                 let same = last.as_ref().map(|last| &last.chunks[at]);
                 let same = same.filter(|last| last.rows() == count && last.bytes_plain() == bytes);
                 same.cloned().unwrap_or_else(|| {
@@ -188,7 +188,7 @@ fn integers_of_type(data_type: &DataType) -> Option<(i64, i64)> {
     Some((i64::try_from(low).ok()?, i64::try_from(high).ok()?))
 }
 
-/// Source of the values of stand-ins, which have none.
+/// Source of the values of stand-ins (chunks without values), which has none.
 #[derive(Debug)]
 struct Nothing(TenantName);
 

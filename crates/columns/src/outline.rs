@@ -1,4 +1,7 @@
-//! Outline of a chunk: its properties except its values, minimum and maximum.
+//! Outline of a chunk: its type, sizes and encoding, from which a handle can be created that has no values.
+//!
+//! A *handle* is a chunk whose values may be evicted from memory and read again. An *image* is a chunk as bytes on
+//! disk or in a message; its head has the metadata.
 
 use crate::body::EncodingKind;
 use crate::bytes::{HeadPrefix, Image, Reader, read_head_prefix};

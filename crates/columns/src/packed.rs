@@ -6,6 +6,8 @@
 //! checked by [`Packed::check`] before anything else. Example: with a reference of 10 and a `max` of 12, distances have
 //! 2 bits. If a peer packs a distance of 3, the value is 13, which is outside the bounds from which it was concluded
 //! that sums do not overflow.
+//!
+//! A *lane* is an unsigned integer type in which packed values are stored, and a value of that type.
 
 use crate::arch::Level;
 use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks, UnpackEach};
@@ -194,7 +196,7 @@ impl Packed {
         let (room, _) = out.spare_capacity_mut()[..rows].as_chunks_mut::<BLOCK_ROWS>();
         let map = |value: L| MaybeUninit::new(map(value));
         Level::best().run(UnpackBlocks { blocks: self.blocks_from::<L>(first), out: room, map });
-        // SAFETY: there was room for the blocks, and every value of them has been written.
+        // SAFETY: there was room for the blocks, and each of their values was written.
         unsafe { out.set_len(length + rows) }
     }
 
@@ -281,9 +283,9 @@ impl Packed {
             });
             return largest <= most;
         }
-        // No distance uses the highest bit of the lane, so a difference has that bit if the distance is larger than
-        // `range`. Every level computes many differences at once, but not maxima of 64 bits; those took a fifth of the
-        // time of a scan from disk.
+        // No distance uses the highest bit of the lane, so that a difference has that bit exactly if the distance is
+        // larger than `range`. Differences are vectorised on every level of CPU instructions, but maxima of 64-bit
+        // integers are not; these took a fifth of the time of a scan from disk.
         let mut differences = L::default();
         self.for_each_piece::<L>(0..self.rows, |piece| {
             differences = piece.iter().fold(differences, |all, distance| all | most.minus(*distance));
@@ -312,7 +314,8 @@ mod tests {
                     (state ^ state >> 29) & most
                 };
                 let mut distances: Vec<u64> = (0..rows).map(|_| random(all)).collect();
-                // The highest bit is set in one: the width stays when the bound becomes the largest, or one less.
+                // The highest bit is set in one distance. The width then stays when the bound becomes the largest
+                // distance, or one less.
                 distances[rows / 2] |= all ^ all >> 1;
                 let bounds = |range: u64| (i64::MIN, i64::MIN.wrapping_add(range as i64));
                 let mut packed = with_lane!(width, L => Packed::pack_with::<L>(bounds(all), rows, |rows, out| {

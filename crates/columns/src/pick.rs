@@ -1,4 +1,4 @@
-//! Selects rows of a chunk without changing its encoding. Distances, dictionary codes and FSST codes are copied, so
+//! Selects rows of a chunk without changing its encoding: distances, dictionary codes and FSST codes are copied, so
 //! that no value has to be encoded again.
 
 use crate::body::Body;
@@ -43,7 +43,7 @@ pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chun
             Body::Plain { values: picked.to_data().buffers()[0].clone() }
         }
         Body::BitPacked(packed) => Body::BitPacked(packed.pick(selected, count)),
-        // If the dictionary has more entries than there are rows, a new one is built from the rows.
+        // If the dictionary has more entries than rows are selected, a new dictionary is built from the rows.
         Body::Dictionary { values, .. } if values.len() > count => {
             let mut rows = Vec::with_capacity(count);
             for_each_row(selected, |row| rows.push(row as u32));
@@ -75,7 +75,7 @@ pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chun
 /// Returns the bytes of the selected values, one after another, and their ends.
 fn pick_bytes(ends: &Ends, data: &Buffer, rows: usize, selected: &[u64], count: usize) -> (Ends, Buffer) {
     let bounds = ends.bounds(0..rows);
-    // Capacity that is not used costs nothing, because the bytes are sent and freed soon.
+    // The full capacity is allocated: what is not used costs nothing, because the bytes are sent and freed soon.
     let (mut picked, mut picked_ends) = (Vec::with_capacity(data.len()), Vec::with_capacity(count));
     for_each_row(selected, |row| {
         append(&mut picked, data, bounds[row] as usize..bounds[row + 1] as usize);
@@ -84,8 +84,8 @@ fn pick_bytes(ends: &Ends, data: &Buffer, rows: usize, selected: &[u64], count: 
     (Ends::new(&picked_ends), Buffer::from_vec(picked))
 }
 
-/// Appends `data[range]`. For a short string, bytes behind it are copied with it and then cut off: copies of a fixed
-/// length take a third of the time.
+/// Appends `data[range]`. For a short string, bytes after it are copied as well and then cut off, because copies of a
+/// fixed length take a third of the time.
 #[inline]
 fn append(out: &mut Vec<u8>, data: &[u8], range: Range<usize>) {
     if range.len() > SHORT_BYTES_MAX || range.start + SHORT_BYTES_MAX > data.len() {

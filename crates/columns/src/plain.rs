@@ -188,7 +188,7 @@ pub(crate) fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
 
 /// Copies the values of pieces, of which there must be at least one, to memory of their own.
 fn copied(pieces: &[ArrayRef]) -> ArrayRef {
-    // `concat` would return a single array without copying it; with an empty one beside it, it copies.
+    // `concat` would return a single array without copying it; with an additional empty array, it copies.
     let empty = new_empty_array(pieces[0].data_type());
     let both: Vec<ArrayRef> = pieces.iter().cloned().chain([empty]).collect();
     let all = concatenate(&both);

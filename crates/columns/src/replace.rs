@@ -15,7 +15,7 @@ use farpool_model::limits::ROW_GROUP_BYTES_MAX;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// If at least `1 / PICKED_PART` of a chunk's rows stay, compressed strings keep the chunk's symbol table.
+/// Divisor: compressed strings keep the chunk's symbol table if at least one part in this many of its rows stay.
 const PICKED_PART: usize = 2;
 
 /// New values for the marked rows of a row group, in the order of the rows and in the pieces in which they arrived.
@@ -157,8 +157,8 @@ impl Encoder {
     }
 }
 
-/// Selects the rows of a chunk of compressed strings whose bits are set, if they are most of its rows. The strings stay
-/// compressed, which saves most of the cost of encoding. Returns `None` for other chunks.
+/// Selects the rows of a chunk of FSST-compressed strings whose bits are set, if they are most of its rows. The
+/// strings stay compressed, which saves most of the cost of encoding. Returns `None` for other chunks.
 fn picked(chunk: &Chunk, selected: &BooleanBuffer) -> Result<Option<Chunk>> {
     let rows = selected.count_set_bits();
     if chunk.encoding() != EncodingKind::Fsst || PICKED_PART * rows < chunk.rows() {

@@ -81,7 +81,7 @@ pub(crate) struct Residence {
     /// values are not in memory.
     dictionary: OnceLock<ArrayRef>,
     values: Mutex<Option<Arc<Chunk>>>,
-    /// Whether the values have ever been in memory.
+    /// Whether the values have been in memory at any time.
     came: AtomicBool,
     uses: AtomicU8,
     residency: AtomicU8,
@@ -271,11 +271,11 @@ impl Chunk {
     /// Counts one use of the values of a handle.
     pub fn count_use(&self) {
         if let Some(residence) = self.residence() {
-            // Values that a query uses are cached like others from now on.
+            // Values that a query uses have the policy of cached values from now on.
             let _ =
                 residence.residency.compare_exchange(PASSING, CACHED, Ordering::Relaxed, Ordering::Relaxed);
             let more = |uses: u8| (uses < USES_MAX).then_some(uses + 1);
-            // An error means that the count has reached its maximum, where it stays.
+            // An error means that the count is at its maximum, where it stays.
             let _ = residence.uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
             residence.source.used(self);
         }
@@ -315,19 +315,20 @@ impl Chunk {
         }
     }
 
-    /// Returns the dictionary entries; `None` for a chunk without a dictionary, and if the entries are not in memory. Small
-    /// dictionaries that are not encrypted stay in memory when the values are evicted. Large ones that are encrypted are
-    /// never returned.
+    /// Returns the dictionary entries; `None` for a chunk without a dictionary, and if the entries are not in memory.
+    /// Small dictionaries that are not encrypted stay in memory when the values are evicted. Large ones that are
+    /// encrypted are never returned.
     pub fn dictionary_values(self: &Arc<Self>) -> Option<ArrayRef> {
         if self.is_encrypted() {
-            // A handle may have been created without its dictionary, so the chunk with the values is asked.
+            // The handle may have been created without its dictionary, so that the chunk with the values is read.
             return self.values()?.open_facts()?.dictionary;
         }
         let kept = self.residence().and_then(|residence| residence.dictionary.get());
         kept.cloned().or_else(|| {
             let values = self.values()?;
             let dictionary = values.dictionary()?;
-            // A plan may keep the dictionary for long, so it must not keep memory in use that should be freed soon.
+            // A plan may keep the dictionary for long, so that it gets a copy if the chunk's memory should be freed
+            // soon.
             if values.is_passing() {
                 copied_array(dictionary.values()).ok()
             } else {
@@ -362,7 +363,7 @@ impl RowGroup {
     /// `Ok(None)` if the row group itself has all of them.
     ///
     /// # Errors
-    /// The handles of `columns` whose values are not in memory, if there are any.
+    /// If values of `columns` are not in memory, the error is the list of the handles that lack them.
     pub fn with_values(
         &self,
         columns: impl Iterator<Item = usize> + Clone,
@@ -372,14 +373,15 @@ impl RowGroup {
             return Ok(None);
         }
         let chunks_of = || columns.clone().map(|column| &self.chunks[column]);
-        // Checked first, since decrypting some chunks would be wasted work if the values of others are missing.
+        // Absent values are checked first, since decrypting some chunks would be wasted work if the values of others
+        // are missing.
         let absent: Vec<Arc<Chunk>> = chunks_of().filter(|chunk| chunk.is_absent()).cloned().collect();
         if !absent.is_empty() {
             return Err(absent);
         }
         let mut chunks = self.chunks.clone();
         for column in columns {
-            // The values may have been evicted since the check.
+            // The values may have been evicted since they were checked above.
             let values = self.chunks[column].values().ok_or_else(|| vec![self.chunks[column].clone()])?;
             chunks[column] = values.opened().map_or(values, Arc::new);
         }
@@ -435,7 +437,7 @@ impl RowGroup {
 /// Copies an array to heap memory.
 pub(crate) fn copied_array(array: &ArrayRef) -> Result<ArrayRef> {
     let array: ArrayRef = match array.data_type() {
-        // Only those bytes are copied that views point to.
+        // Copies only those bytes that views point to.
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),
         DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
         _ => array.clone(),
@@ -456,7 +458,7 @@ pub fn fetch(handles: Vec<Arc<Chunk>>, reader: Box<dyn ValueReader>) {
     }
 }
 
-/// A thread that blocks until values are in memory.
+/// A reader that unblocks a thread when values are in memory.
 struct Blocked(std::sync::mpsc::SyncSender<Result<HeldValues>>);
 
 impl ValueReader for Blocked {
@@ -465,7 +467,7 @@ impl ValueReader for Blocked {
     }
 
     fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
-        // The thread waits for nothing else.
+        // Sending fails only if the thread has stopped waiting, which it does not.
         let _ = self.0.send(outcome);
     }
 }

@@ -27,7 +27,7 @@ const BYTES_MIN: usize = 16 << 10;
 /// normally.
 const KEPT_BYTES_MIN: usize = 16 << 20;
 
-/// Memory that all results share which are being read.
+/// Memory that all results of a process share which are being read.
 #[derive(Debug)]
 pub struct ResultMemory {
     pool: Arc<Pool>,
@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn buffers_hold_what_was_appended_and_give_their_pages_back() {
         let memory = ResultMemory::new(32 * PAGE_BYTES).unwrap();
-        // In the second round, buffers are written past the caches from some buffer on.
+        // In the first round all buffers are written through the caches; in the second, buffers are written past them
+        // from some buffer on.
         for past_caches in [false, true] {
             fill_and_drop(&memory, past_caches);
         }

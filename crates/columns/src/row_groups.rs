@@ -105,7 +105,7 @@ impl RowGroups {
     }
 }
 
-/// Returns the number of row groups below each child of a node at `height`, if the child is full.
+/// Returns the number of row groups below each child of a node at `height`, for a full child.
 fn span(height: u32) -> usize {
     FAN_OUT.pow(height)
 }

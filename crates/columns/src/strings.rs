@@ -4,6 +4,8 @@
 //! A dictionary is used whenever it is no larger than plain bytes, because operators then process each distinct value
 //! only once. FSST must save a good part, because every scan has to decompress the values. Both are tried on a sample
 //! first, so that a column for which they are useless costs little.
+//!
+//! A *code* is the index of a string in the dictionary of its chunk.
 
 use crate::body::Body;
 use crate::encode::Encoded;
@@ -178,7 +180,7 @@ fn dictionary<'a>(
     bytes: usize,
 ) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     let rows = array.len();
-    // Size as plain bytes: the strings, and about 10 bits for the end of each.
+    // Size of the values as plain bytes: the strings, and about 10 bits for the end of each.
     let budget = bytes + rows * 10 / 8;
     let mut collector = Collector::new(array);
     let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
@@ -238,7 +240,7 @@ fn dictionary_array(values: &[&[u8]], data_type: &DataType) -> ArrayRef {
         view_of(&data, start - value.len(), value.len())
     });
     let views: ScalarBuffer<u128> = views.collect::<Vec<_>>().into();
-    // SAFETY: the views are over `data`, and the values come from an array of this type.
+    // SAFETY: the views were made over `data`, and the values come from an array of this type.
     unsafe { Views { views, data: Buffer::from_vec(data) }.into_array(data_type, None) }
 }
 
@@ -277,7 +279,7 @@ impl<'a> Collector<'a> {
             hasher,
             values: Vec::new(),
             first_rows: Vec::new(),
-            // Equal to no view, because no string is so long.
+            // Initial entries equal no view, because no string is as long as they state.
             recent: Box::new([(u128::MAX, 0); RECENT]),
             bytes: 0,
         }

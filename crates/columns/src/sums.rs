@@ -1,5 +1,5 @@
-//! Sums over the row groups of a table, updated by one row group at a time, so that the cost of a new version is
-//! proportional to the row groups that are added.
+//! Sums over the row groups of a table (rows, bytes, NULLs, minimum and maximum per column), updated by one row group
+//! at a time, so that the cost of a new version is proportional to the row groups that are added.
 //!
 //! Minimum and maximum never become narrower, because a row group is removed only when another one with the same rows
 //! is added.
@@ -97,7 +97,8 @@ impl Sums {
 impl ColumnSums {
     fn widen(&mut self, chunk: &Chunk) {
         if chunk.null_count() < chunk.rows() {
-            // The sums are in the clear, so nothing is taken from the encrypted minimum and maximum of a chunk.
+            // The sums are stored in the clear, so that the encrypted minimum and maximum of a chunk are not
+            // included.
             let zone = chunk.clear_zone();
             self.min.widen(zone.min.as_ref(), Ordering::Less);
             self.max.widen(zone.max.as_ref(), Ordering::Greater);
@@ -130,8 +131,8 @@ impl Bound {
         }
     }
 
-    /// Includes the minimum or maximum of one more chunk with values. It replaces the current one if it compares to
-    /// that as `outer`.
+    /// Includes the minimum or maximum of one more chunk with values. It replaces the current bound if comparing it
+    /// with that gives `outer`.
     fn widen(&mut self, of_chunk: Option<&Literal>, outer: Ordering) {
         let is_further = |bound: &Literal| of_chunk.is_some_and(|new| new.compare(bound) == Some(outer));
         match (&*self, of_chunk) {

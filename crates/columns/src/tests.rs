@@ -13,7 +13,7 @@ use farpool_memory::{Pool, PoolConfig};
 use farpool_model::TenantName;
 use std::sync::Arc;
 
-/// Returns a pool of `mebibytes`.
+/// Returns a memory pool of `mebibytes` MiB.
 pub(crate) fn pool(mebibytes: usize) -> Arc<Pool> {
     Pool::new(PoolConfig { bytes_limit: mebibytes << 20 }).unwrap()
 }

@@ -1,8 +1,9 @@
-//! The common interface of the native forms of integer-like types.
+//! The common interface of the Rust integer types in which values of integer-like types (integers, decimals, dates
+//! and timestamps) are stored.
 
 use arrow_buffer::ArrowNativeType;
 
-/// The native form of an integer-like type.
+/// Rust type in which values of an integer-like type are stored.
 pub(crate) trait Int: ArrowNativeType + Ord {
     /// Returns the value, widened.
     fn wide(self) -> i128;

@@ -23,7 +23,7 @@ pub(crate) fn view_of(data: &[u8], start: usize, len: usize) -> u128 {
         let prefix = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
         return len as u128 | u128::from(prefix) << 32 | (start as u128) << 96;
     }
-    // Reads sixteen bytes at once where that is in bounds, and masks out those behind the value.
+    // Reads sixteen bytes at once if that is in bounds, and masks out the bytes behind the value.
     if let Some(window) = data.get(start..start + 16).and_then(|window| window.first_chunk::<16>()) {
         let mask = (1u128 << (8 * len)) - 1;
         return len as u128 | (u128::from_le_bytes(*window) & mask) << 32;
@@ -55,7 +55,8 @@ impl Views {
     /// each value is valid UTF-8.
     pub unsafe fn into_array(self, data_type: &DataType, nulls: Option<NullBuffer>) -> ArrayRef {
         let buffers: Arc<[Buffer]> = if self.data.is_empty() { Arc::new([]) } else { Arc::new([self.data]) };
-        // SAFETY: the caller vouches for it. Without a buffer all views are inline.
+        // SAFETY: the caller guarantees that the views are valid. Without a buffer all values are stored in their
+        // views.
         unsafe {
             match data_type {
                 DataType::Utf8View => Arc::new(StringViewArray::new_unchecked(self.views, buffers, nulls)),
@@ -99,7 +100,7 @@ pub(crate) fn moved(
     let Views { views, data } = Views::of_array(array);
     let length = views.len();
     let views = ScalarBuffer::new(copy(views.inner()), 0, length);
-    // SAFETY: the same views over the same bytes.
+    // SAFETY: the views are the same, over the same bytes.
     unsafe { Views { views, data: copy(&data) }.into_array(data_type, array.nulls().cloned()) }
 }
 
@@ -136,7 +137,8 @@ pub(crate) fn of_offsets<T: ByteArrayType>(array: &GenericByteArray<T>) -> Optio
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         _ => DataType::BinaryView,
     };
-    // SAFETY: views made over this data; the values are those of an array that is UTF-8 if its type says so.
+    // SAFETY: the views were made over this data; the values come from an array, and are UTF-8 if its type is
+    // strings.
     Some(unsafe { views.into_array(&data_type, array.nulls().cloned()) })
 }
 

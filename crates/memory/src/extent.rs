@@ -1,4 +1,4 @@
-//! Extents, which one owner may write, and leases, which many readers share.
+//! Extents (ranges of pool memory that one owner may write) and leases (ranges that many readers share).
 //!
 //! A run is the memory of one allocation: contiguous whole pages, or a piece of pages that are shared with other pieces
 //! of the tenant. Extents are disjoint ranges of a run; freezing an extent turns its range into a lease. Invariant: a
@@ -105,12 +105,12 @@ impl Run {
         if self.extents.load(Ordering::Relaxed) > 0 {
             self.pool.writer_goes(self.first() + keep..self.first() + kept);
         }
-        // SAFETY: the caller vouches for the pages.
+        // SAFETY: the caller guarantees that no extent or lease has bytes of these pages.
         unsafe { self.pool.give_back(self.tenant, self.first() + keep, kept - keep) }
     }
 
     fn extent_goes(&self) {
-        // Acquire and release: the thread that drops the last extent sees the writes of all extents.
+        // Acquire and release ordering: the thread that drops the last extent sees the writes of all extents.
         let before = self.extents.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "an extent is dropped once");
         if before == 1 {
@@ -123,14 +123,14 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if *self.extents.get_mut() > 0 {
-            // No extent was made of the run, so it still counts its first one.
+            // No extent was made of the run, so that its initial extent is still counted.
             self.extent_goes();
         }
         if let Some(tenure) = self.piece {
-            // SAFETY: extents and leases hold the run, so there are none left.
+            // SAFETY: every extent and lease holds a reference to the run, so that none is left.
             unsafe { self.pool.give_piece_back(self.tenant, self.place.clone(), tenure) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: every extent and lease holds a reference to the run, so that none is left.
             unsafe { self.truncate(0) }
         }
     }
@@ -146,7 +146,7 @@ pub(crate) struct RunTail {
 
 impl Drop for RunTail {
     fn drop(&mut self) {
-        // SAFETY: it was cut off a run that had no extents or leases yet.
+        // SAFETY: the memory was cut off a run that had no extents or leases yet.
         unsafe { self.pool.give_piece_back(self.tenant, self.place.clone(), self.tenure) }
     }
 }
@@ -161,9 +161,9 @@ fn pages_of(place: &Range<usize>) -> Range<usize> {
 #[derive(Clone, Copy)]
 struct FirstByte(NonNull<u8>);
 
-// SAFETY: an address; `Extent` and `Lease` control who may access what is there.
+// SAFETY: it is only an address; `Extent` and `Lease` control who may access the memory there.
 unsafe impl Send for FirstByte {}
-// SAFETY: as above.
+// SAFETY: it is only an address; `Extent` and `Lease` control who may access the memory there.
 unsafe impl Sync for FirstByte {}
 
 /// Range of newly allocated memory with one owner, which may write to it.
@@ -196,8 +196,8 @@ impl Extent {
         self.run.warm
     }
 
-    /// Returns how many bytes are in use of the page in which the extent begins, by this extent and others of the
-    /// tenant. Where that is little, [`Self::allocate_lower`] can help to free the page.
+    /// Returns how many bytes of the page in which the extent begins are in use, by this extent and others of the
+    /// tenant. If these are few, [`Self::allocate_lower`] can help to free the page.
     pub fn page_bytes_used(&self) -> usize {
         self.run.pool.page_bytes_used(self.run.tenant, self.page())
     }
@@ -266,7 +266,7 @@ impl Extent {
 impl Drop for Extent {
     fn drop(&mut self) {
         if self.range.end == self.run.bytes() {
-            // SAFETY: what is left of this extent reaches to the end of the run, and nobody else sees it.
+            // SAFETY: the rest of this extent reaches to the end of the run, and no other owner has bytes there.
             unsafe { self.run.truncate(self.range.start) }
         }
         self.run.extent_goes();

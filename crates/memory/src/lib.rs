@@ -7,8 +7,8 @@
 //!
 //! Invariants: no byte is in two live extents or leases, except clones and slices of one lease; a byte that can be
 //! written is not readable elsewhere; no page has bytes of two tenants, and no tenant reads bytes that another has
-//! written; pages in use never exceed the limit of the pool nor their tenant's quota. After Farview (section 4.3: an
-//! MMU that assigns 2 MiB pages and isolates tenants).
+//! written; pages in use never exceed the limit of the pool nor their tenant's quota. After *Farview* (Korolija et
+//! al., CIDR 2022, section 4.3: an MMU that assigns 2 MiB pages and isolates tenants).
 
 mod extent;
 mod huge;

@@ -28,7 +28,7 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping is plain memory; `Extent` and `Lease` control who may access which part.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: the mapping is plain memory; `Extent` and `Lease` control who may access which part.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -72,7 +72,7 @@ impl Mapping {
     #[inline]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.pages * PAGE_BYTES, "an address outside the pool");
-        // SAFETY: within the one reserved allocation, as just checked.
+        // SAFETY: the address is within the one reserved allocation, as just checked.
         unsafe { self.base.add(offset) }
     }
 
@@ -90,7 +90,7 @@ impl Mapping {
         if self.huge_pages != HugePages::Explicit {
             return Ok(());
         }
-        // SAFETY: the range is ours, and the caller vouches that nobody uses it.
+        // SAFETY: the range is part of this mapping, and the caller guarantees that nothing else uses it.
         let prepared =
             unsafe { self.reserved.prepare(self.at(first * PAGE_BYTES).as_ptr(), count * PAGE_BYTES) };
         let message = || Error::over_limit("the system has no memory left for the pool");
@@ -104,7 +104,7 @@ impl Mapping {
     pub unsafe fn release(&self, first: usize, count: usize) {
         assert!(first + count <= self.pages, "pages outside the pool");
         let explicit = self.huge_pages == HugePages::Explicit;
-        // SAFETY: the range is ours, and the caller vouches that nobody uses it.
+        // SAFETY: the range is part of this mapping, and the caller guarantees that nothing else uses it.
         unsafe { self.reserved.release(self.at(first * PAGE_BYTES).as_ptr(), count * PAGE_BYTES, explicit) }
     }
 }
@@ -139,7 +139,7 @@ mod sys {
     /// The range must be mapped by this process, and nobody may use it during the call.
     unsafe fn replace(start: *mut u8, bytes: usize, flags: libc::c_int) -> bool {
         let flags = PRIVATE | libc::MAP_FIXED | flags;
-        // SAFETY: the caller vouches for the range.
+        // SAFETY: the caller guarantees that the range is mapped and not used.
         unsafe { libc::mmap(start.cast(), bytes, ACCESS, flags, -1, 0) != libc::MAP_FAILED }
     }
 
@@ -169,7 +169,7 @@ mod sys {
             const HUGE: libc::c_int = libc::MAP_HUGETLB | 21 << libc::MAP_HUGE_SHIFT;
             #[cfg(not(target_os = "linux"))]
             const HUGE: libc::c_int = 0;
-            // SAFETY: the caller vouches for the range.
+            // SAFETY: the caller guarantees that the range is in this mapping and not used.
             [HUGE, 0].into_iter().any(|flags| unsafe { replace(start, bytes, flags) })
         }
 
@@ -193,16 +193,16 @@ mod sys {
         /// The range lies in this mapping, and nobody uses it during the call.
         pub unsafe fn release(&self, start: *mut u8, bytes: usize, was_prepared: bool) {
             // A prepared range is replaced by one that is only reserved, like the rest of the mapping.
-            // SAFETY: the caller vouches for the range.
+            // SAFETY: the caller guarantees that the range is in this mapping and not used.
             if was_prepared && unsafe { replace(start, bytes, libc::MAP_NORESERVE) } {
                 return;
             }
             // Only Linux promises zeros afterwards, and it refuses on huge pages before version 5.18.
-            // SAFETY: the caller vouches for the range.
+            // SAFETY: the caller guarantees that the range is in this mapping and not used.
             let zeroed = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) } == 0
                 && cfg!(target_os = "linux");
             if !zeroed {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the range is in this mapping and not used.
                 unsafe { start.write_bytes(0, bytes) }
             }
         }
@@ -256,7 +256,7 @@ mod sys {
         /// # Safety
         /// The range lies in this allocation, and nobody uses it during the call.
         pub unsafe fn release(&self, start: *mut u8, bytes: usize, _was_prepared: bool) {
-            // SAFETY: the caller vouches for the range.
+            // SAFETY: the caller guarantees that the range is in this allocation and not used.
             unsafe { start.write_bytes(0, bytes) }
         }
     }

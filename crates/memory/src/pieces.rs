@@ -1,4 +1,5 @@
-//! Free parts of the pages that pieces of one tenant share: ranges of bytes, by address and by length.
+//! Free ranges of bytes in the pages that pieces (allocations of any size) of one tenant share, indexed by address
+//! and by length.
 //!
 //! A piece takes the shortest range that is long enough (best fit), of several equally short ones the first by address.
 //! A large piece must begin at a multiple of the system's page size; if that makes most of the short ranges useless, it
@@ -39,8 +40,8 @@ impl FreePieces {
             let middle = start.next_multiple_of(alignment);
             (middle + bytes <= start + length).then_some((*start..start + length, middle))
         };
-        // Of ranges that are only just long enough, a few are tried, because many may not contain an aligned start with
-        // enough bytes behind it.
+        // A few of the ranges that are only just long enough are tried, because many may not contain an aligned start
+        // with enough bytes after it.
         let mut tight = self.by_length.range((bytes, 0)..).take(TIGHT_TRIED);
         let wide = || self.by_length.range((bytes + alignment, 0)..).next();
         let (free, start) = tight.find_map(fits).or_else(|| wide().and_then(fits))?;
@@ -69,7 +70,7 @@ impl FreePieces {
         self.insert(start + bytes..free.end);
     }
 
-    /// Frees a range. Returns the pages that are then entirely free, which are removed from the set.
+    /// Frees the range of a piece. Returns the pages that are then entirely free, which are removed from the set.
     pub fn give(&mut self, piece: Range<usize>) -> Range<usize> {
         let mut free = piece;
         if let Some((&start, &end)) = self.by_start.range(..free.start).next_back() {

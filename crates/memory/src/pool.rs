@@ -1,4 +1,8 @@
-//! The pool itself: allocates extents within its limit and the tenants' quotas, and accounts for them.
+//! The memory pool: allocates extents (writable ranges of its pages) within its limit and the tenants' quotas, and
+//! accounts for them.
+//!
+//! Terms: a *page* has 2 MiB. A *run* is the memory of one allocation; a *piece* is a run that shares its pages with
+//! other pieces of its tenant.
 
 #![expect(unsafe_code, reason = "pages go back when nobody reads or writes them any more")]
 
@@ -22,7 +26,7 @@ pub(crate) const PIECE_ALIGNMENT: usize = 64;
 const LARGE_ALIGNMENT: usize = 4096;
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Limit of a pool.
+/// Configuration of a pool: its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
     /// Maximum number of bytes in use at once, rounded down to whole pages.
@@ -63,7 +67,7 @@ pub struct Pool {
     recycles: bool,
     failures: Option<Arc<dyn Failures>>,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
-    /// Whether pages keep their memory at present when they are freed.
+    /// Whether pages keep their memory when they are freed, instead of returning it to the system.
     keeps: AtomicBool,
     table: Mutex<PageTable>,
     /// For each page, the number of runs (allocations) with bytes in it that may still be written. Incremented only
@@ -117,8 +121,8 @@ impl Pool {
         }
     }
 
-    /// Allocates contiguous whole pages: at least one, and at least `bytes`. They are filled with zeros, unless the
-    /// pool recycles its pages.
+    /// Allocates contiguous whole pages: at least one, with at least `bytes` bytes. They are filled with zeros,
+    /// unless the pool recycles its pages.
     ///
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not enough memory left, even after evicting what can be
@@ -130,7 +134,7 @@ impl Pool {
 
     /// Sets the object that evicts memory when an allocation finds no room. Only the first call has an effect.
     pub fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
-        // An error means that an object is set already, which stays.
+        // The error means that an object is set already, which stays.
         let _ = self.reclaim.set(reclaim);
     }
 
@@ -184,7 +188,7 @@ impl Pool {
                 return Ok(run);
             }
             let (piece, rest) = self.take_pages(tenant, bytes)?.into_piece(bytes, tenure);
-            // The rest becomes free for other pieces only now, when the pages are ready to be written.
+            // The rest of the pages becomes free for other pieces only here, when the pages are ready to be written.
             drop(rest);
             Ok(piece)
         };
@@ -252,7 +256,7 @@ impl Pool {
     /// Counts one run (allocation) less that may write to these pages.
     pub(crate) fn writer_goes(&self, pages: Range<usize>) {
         for writers in &self.writers[pages] {
-            // Release: a thread that sees a count of zero also sees all that was written.
+            // Release ordering: a thread that reads a count of zero also sees all that was written to the page.
             let before = writers.fetch_sub(1, Ordering::Release);
             assert!(before > 0, "a run leaves the pages that it came to");
         }
@@ -336,9 +340,9 @@ impl Pool {
         self.table.lock().pages_used() * PAGE_BYTES
     }
 
-    /// Returns how many bytes of the page `page` of the tenant `index` are occupied: all but those in which another piece
-    /// (an allocation that shares pages with others of its tenant) could be placed. A page of which little is occupied is
-    /// worth emptying.
+    /// Returns how many bytes of the page `page` of the tenant `index` are occupied: all but those in which another
+    /// piece (an allocation that shares pages with others of its tenant) could be placed. A page of which little is
+    /// occupied is worth emptying.
     pub(crate) fn page_bytes_used(&self, index: TenantIndex, page: usize) -> usize {
         let mut table = self.table.lock();
         let free = |tenure| table.free_pieces(index, tenure).bytes_in(page);
@@ -399,8 +403,8 @@ impl Pool {
             return Err(Error::unavailable(format!("page {} is being written", page.0)));
         }
         let start = self.mapping.at(page.0 as usize * PAGE_BYTES + range.start);
-        // SAFETY: the page is in use, so the range is mapped; no extent can write to it, none is made under the
-        // lock, and leases only read.
+        // SAFETY: the page is in use, so that the range is mapped. No extent can write to it, because none existed
+        // and none is created while the lock is held; leases only read.
         Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }.to_vec())
     }
 
@@ -434,8 +438,8 @@ impl Pool {
             return table.give_back(index, first, count);
         }
         self.table.lock().retire(index, first, count);
-        // Outside the lock, because the system takes long to release many pages.
-        // SAFETY: the caller vouches for the pages, and retired ones cannot be read raw.
+        // Outside the lock, because the system takes long to release many pages. SAFETY: the caller guarantees that
+        // no extent or lease has bytes of the pages; `read_raw` refuses retired pages.
         unsafe { self.mapping.release(first, count) };
         let mut table = self.table.lock();
         table.set_warm(first, count, false);

@@ -65,7 +65,7 @@ pub(crate) struct PageTable {
     tenants: Vec<Tenant>,
     by_name: HashMap<TenantName, TenantIndex>,
     pages_used: usize,
-    /// For each page, whether it was freed and has kept its memory.
+    /// For each page, whether it is free and has kept its memory.
     warm: Vec<bool>,
 }
 

@@ -1,4 +1,6 @@
 //! Tests random sequences of pool operations against a model that counts in plain integers.
+//!
+//! A *run* is the memory of one allocation, which extents write and leases read.
 
 use crate::{Extent, Lease, LeaseSlice, PageId, Pool, PoolConfig};
 use farpool_model::limits::PAGE_BYTES;
@@ -62,7 +64,7 @@ struct LiveExtent {
 struct LiveLease {
     lease: Lease,
     run: usize,
-    /// The value that every byte of the lease must have.
+    /// The value that every byte of the lease was set to, and must still have.
     mark: u8,
 }
 
@@ -127,7 +129,8 @@ impl World {
         self.extents.extend([front, live]);
     }
 
-    /// Records that the extent ends at `start` bytes of its run: the bytes behind it are freed if it was the tail.
+    /// Records that an extent was frozen or dropped. If it was the last one of its run (`is_tail`), the whole pages
+    /// behind byte `start` of the run are freed.
     fn writer_gone(&mut self, run: usize, start: usize, is_tail: bool) {
         let model = self.runs.get_mut(&run).unwrap();
         model.writers -= 1;
@@ -200,7 +203,7 @@ impl World {
             let number = (0..3).find(|n| tenant(*n) == *name).unwrap();
             assert_eq!(*bytes, (self.used(Some(number)) * PAGE_BYTES) as u64);
         }
-        // Each lease has only the bytes that were written to it: overlapping extents would show here.
+        // Each lease has only the bytes that were written to it; if extents overlapped, that would show here.
         for live in &self.leases {
             assert!(live.lease.iter().step_by(251).all(|byte| *byte == live.mark));
             self.check_raw(pool, live);

@@ -28,10 +28,11 @@ mod waiting;
 
 pub use waiting::PendingReservation;
 
-/// `limit / FREE_FOR_OTHERS` stays free for other tenants when a tenant uses more than its equal fraction.
+/// Divisor: one part in this many of the limit stays free for other tenants when a tenant uses more than its equal
+/// fraction.
 const FREE_FOR_OTHERS: usize = 8;
 
-/// Reservations of at most `limit / SMALL_PART` do not wait behind larger ones.
+/// Divisor: reservations of at most one part in this many of the limit do not wait behind larger ones.
 const SMALL_PART: usize = 64;
 
 /// Budget of work memory that all tenants share; see the comment of this file.

@@ -40,12 +40,12 @@ fn advise<T>(values: &Vec<T>) {
     if bytes < 2 * PAGE_BYTES {
         return;
     }
-    // Only pages that lie entirely within the vector's allocation.
+    // Only pages that lie entirely within the vector's allocation are included.
     let (first, last) = (start.next_multiple_of(ORDINARY_PAGE_BYTES), (start + bytes) / ORDINARY_PAGE_BYTES);
     let length = (last * ORDINARY_PAGE_BYTES).saturating_sub(first);
     let first = values.as_ptr().cast::<u8>().wrapping_add(first - start).cast_mut();
-    // SAFETY: the range lies within an allocation of ours, and the advice changes neither its contents nor
-    // who may use it. A refusal does no harm.
+    // SAFETY: the range lies within the vector's allocation, and the advice changes neither its contents nor who may
+    // use it. If the kernel refuses, nothing changes.
     unsafe { libc::madvise(first.cast(), length, libc::MADV_HUGEPAGE) };
 }
 

@@ -130,7 +130,7 @@ pub enum Pick {
     Least,
     /// The greater.
     Greatest,
-    /// Either: whichever costs less.
+    /// Either of the two, whichever costs less to keep.
     Any,
 }
 
@@ -145,7 +145,7 @@ pub enum BitOp {
     Xor,
 }
 
-/// The argument and result types of a function; each variant lists the arguments, then the result.
+/// The argument and result types of a function. The comment of each variant names the arguments, then the result.
 #[derive(Clone, Copy, Debug)]
 enum Types {
     /// No argument or one of any type; a 64-bit integer.
@@ -431,8 +431,8 @@ fn usual_mean(argument: &DataType) -> Option<DataType> {
 mod tests {
     use super::*;
 
-    /// Returns the function's number. Adding a function breaks this match at compile time, and then the test
-    /// below until the function is in `NAMED`.
+    /// Returns a distinct number for each function. If a function is added, this match no longer compiles, and then
+    /// the test below fails until the function is in `NAMED`.
     const fn number(function: AggregateFunction) -> usize {
         match function {
             AggregateFunction::Count => 0,

@@ -1,5 +1,5 @@
-//! Planning answers: what a node says about each operator of a program before it runs it (Ibex, section 5: hybrid
-//! execution). The *host* is the query engine at the client, which executes the rest.
+//! Planning answers: what a node says about each operator of a program before it runs it (Woods et al., *Ibex*, PVLDB
+//! 2014, section 5: hybrid execution). The *host* is the query engine at the client, which executes the rest.
 
 use crate::{Error, Expr, Program, Result, Version};
 use arrow_schema::SchemaRef;
@@ -34,7 +34,7 @@ pub enum Operator {
     Aggregate,
     /// Aggregates the rows of each group.
     Group,
-    /// Returns each combination of keys once.
+    /// Returns each combination of group keys once (SELECT DISTINCT).
     Distinct,
     /// Stops after a number of rows.
     Limit,

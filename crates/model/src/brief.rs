@@ -40,7 +40,7 @@ impl Write for Cut {
 mod tests {
     use super::*;
 
-    /// Writes without end.
+    /// A value whose formatting would never end.
     struct Endless;
 
     impl fmt::Display for Endless {

@@ -23,7 +23,7 @@ pub trait Budget {
     fn charge(&self, bytes: usize) -> Result<()>;
 }
 
-/// The budget of one program.
+/// A [`Budget`] for the expressions of one program: a number of bytes that decreases with each charge.
 #[derive(Debug)]
 pub struct Allowance(AtomicUsize);
 

@@ -34,7 +34,8 @@ impl Level {
     /// The instructions that every supported processor has.
     pub const PORTABLE: Level = Level(Instructions::Portable);
 
-    /// Returns the level to use: the highest level of the processor, or inside [`Level::within`] the level given there.
+    /// Returns the level that kernels should use: the highest level of the processor or, in a closure that
+    /// [`Level::within`] runs, the level given there.
     #[inline]
     pub fn best() -> Level {
         BEST.get().unwrap_or_else(Level::detect)

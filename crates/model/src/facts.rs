@@ -272,7 +272,7 @@ pub fn arithmetic_type(op: ArithmeticOp, left: &DataType, right: &DataType) -> R
             (scale + (p1 - s1).min(p2 - s2), scale)
         }
     };
-    // Arrow's remainder aligns scales modulo 2^128.
+    // Arrow's remainder kernel aligns the scales by multiplication, which wraps if the product exceeds 128 bits.
     let aligned = op != ArithmeticOp::Modulo || (s1 - s2).abs() <= i16::from(DECIMAL128_MAX_PRECISION);
     let result = schema::decimal(precision.min(i16::from(DECIMAL128_MAX_PRECISION)), scale);
     result.filter(|_| aligned).ok_or_else(|| {

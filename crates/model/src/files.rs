@@ -253,7 +253,7 @@ impl FileSpec {
     }
 }
 
-/// The files as messages name them.
+/// Formats the files as messages name them.
 impl std::fmt::Display for FileSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.paths.as_slice() {

@@ -41,7 +41,8 @@ impl LoadOptions {
     }
 }
 
-/// Id of a load: 128 bits that the client draws at random, so that no two loads of a tenant have the same id.
+/// Id of a load: a random number of 128 bits that the client generates, so that no two loads of a tenant have the
+/// same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoadId(pub u128);
 

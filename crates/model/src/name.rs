@@ -298,7 +298,7 @@ impl Default for TenantName {
 pub struct Version(pub u64);
 
 impl Version {
-    /// First version that stands for a point in time of a keyspace.
+    /// First version that stands for a point in time of a keyspace (a namespace of key-value entries).
     pub const FIRST_MOMENT: Version = Version(1 << 40);
 
     /// Returns whether the version stands for a point in time at which the entries of a keyspace are read.

@@ -36,7 +36,7 @@ impl SortKey {
     pub fn display(&self, name: &str) -> String {
         let direction = if self.descending { " DESC" } else { "" };
         let nulls = match (self.nulls_first, self.descending) {
-            // SQL's defaults, as DataFusion and PostgreSQL have them.
+            // The default placement of NULLs in DataFusion and PostgreSQL, which need not be written.
             (false, false) | (true, true) => "",
             (true, false) => " NULLS FIRST",
             (false, true) => " NULLS LAST",

@@ -1,8 +1,8 @@
 //! The parameters of sketches: their text form, and the check of their values.
 //!
 //! Invariant: parameters that pass [`SketchParameters::check`] leave enough bits of one 128-bit hash for every row of
-//! every sketch. Rows that used the same bits would not be independent, and the error bounds would not hold (thesis,
-//! section 4.3).
+//! every sketch. Rows that used the same bits would not be independent, and the error bounds would not hold (M.
+//! Chiosa's thesis, ETH Zurich no. 29551, section 4.3).
 
 use crate::{Counters, Error, NullHandling, Result, SketchParameters, limits};
 use std::fmt::{self, Write};

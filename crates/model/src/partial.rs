@@ -1,6 +1,6 @@
 //! Partial aggregation: an aggregation at the node whose groups may be returned in several rows, which the host (the
 //! query engine at the client) merges. Partial groups are those of a worker's hash table when it was full, and single
-//! rows that bypassed it (Ibex, section 6.2.1).
+//! rows that bypassed it (Woods et al., *Ibex*, PVLDB 2014, section 6.2.1).
 //!
 //! Invariant: merging the partial groups of each group as [`Merge`] says gives exactly the result of the aggregation,
 //! however the rows were divided.

@@ -120,7 +120,7 @@ fn compile(text: &str, case_insensitive: bool) -> Result<Regex> {
         .nfa_size_limit(Some(limits::REGEX_BYTES_MAX))
         .onepass(false)
         .hybrid_cache_capacity(limits::PATTERN_CACHE_BYTES_MAX)
-        // Only whether there is a match is asked.
+        // Only whether there is a match matters, so that no capture groups are compiled.
         .which_captures(WhichCaptures::None);
     let syntax = syntax::Config::new().case_insensitive(case_insensitive);
     Regex::builder().configure(config).syntax(syntax).build(text).map_err(|error| refused(&error))

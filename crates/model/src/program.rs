@@ -1,5 +1,5 @@
 //! Pushed-down programs: the operator pipeline over one table that a client asks a memory node to run, as plain data
-//! (Farview, section 5).
+//! (Korolija et al., *Farview*, CIDR 2022, section 5).
 //!
 //! A program reads one table and then applies, in this order, a filter, a projection or an aggregation, and a limit.
 //! With a sort order, the limit keeps the first rows in that order. Expressions refer to columns of the table
@@ -95,7 +95,8 @@ impl Program {
         self.filter.iter().chain(output).collect()
     }
 
-    /// Returns the indexes of the columns that the program reads: its smart addressing (Farview, section 5.2).
+    /// Returns the indexes of the columns that the program reads: its smart addressing (Korolija et al., *Farview*,
+    /// CIDR 2022, section 5.2).
     pub fn columns(&self) -> BTreeSet<usize> {
         let mut columns = BTreeSet::new();
         self.expressions().into_iter().for_each(|expr| expr.collect_columns(&mut columns));
@@ -136,7 +137,7 @@ impl Program {
         check_size(self.expressions())
     }
 
-    /// Checks the filter alone.
+    /// Checks the filter, and nothing else of the program.
     ///
     /// # Errors
     /// `Invalid` or `OverLimit`, naming the problem.
@@ -144,7 +145,7 @@ impl Program {
         self.filter.as_ref().map_or(Ok(()), |filter| require_boolean("filter", filter, table_schema))
     }
 
-    /// Checks the sort order alone.
+    /// Checks the sort order, and nothing else of the program.
     ///
     /// # Errors
     /// `Invalid` if there is no limit or a sort key refers to no column of the result; `OverLimit` if there are too

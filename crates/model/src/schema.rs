@@ -107,7 +107,7 @@ impl SchemaFingerprint {
     }
 }
 
-/// Tags of types with parameters in the hashed bytes of a fingerprint.
+/// Tags by which types with parameters begin in the hashed bytes of a fingerprint.
 const DECIMAL: u8 = 14;
 const TIMESTAMP: u8 = 15;
 const _: () = assert!(TYPE_NUMBERS <= DECIMAL);

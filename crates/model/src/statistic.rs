@@ -1,4 +1,5 @@
-//! The statistics of columns that a program computes, as plain data (thesis, sections 3.2 and 4.2).
+//! The statistics of columns that a program computes, as plain data (M. Chiosa's thesis, ETH Zurich no. 29551,
+//! sections 3.2 and 4.2).
 
 /// The sketches of a column to compute, with their parameters. All use one 128-bit hash per item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Tests of programs and expressions: accepted ones, refused ones, and error messages.
+//! Tests which programs and expressions are accepted and which are refused, and the error messages.
 
 use crate::*;
 use arrow_schema::{DataType, Field, Schema};
@@ -161,7 +161,7 @@ fn names_in_schemas_are_read_as_they_are_written() {
     for text in ["", ".", "s.", ".t", "a.b.c", "\"a", "\"a\"b", "s..t", "s.t\n"] {
         assert!(TableName::parse(text).is_err(), "{text}");
     }
-    // The same text, and not the same table.
+    // The two names look the same as text, but are different tables.
     assert_ne!(name("s", "t"), TableName::new("s.t").unwrap());
     for text in ["public\u{1f}t", "\u{1f}t", "s\u{1f}", "s\u{1f}t\u{1f}u"] {
         assert!(TableName::decode(text).is_err(), "{text:?}");

@@ -1,5 +1,6 @@
 //! Weakening of a filter of which some parts cannot run at the node. The weaker condition passes every row that the
-//! filter passes, and perhaps others, which the host then filters out (Ibex, section 5.1: partial filtering).
+//! filter passes, and perhaps others, which the host then filters out (Woods et al., *Ibex*, PVLDB 2014, section 5.1:
+//! partial filtering).
 //!
 //! Invariant: for every row, if the filter is true then the condition that [`weaken`] returns is true.
 

@@ -54,7 +54,7 @@ fn columns(first: usize, rows: usize) -> Vec<ArrayRef> {
         Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
     };
     let below = |n: u64| move |random: u64, _| (random % n) as i64;
-    // Spread over 56 bits, so that no array can be indexed by it.
+    // Spreads the values over 56 bits, so that they are too large to be array indices.
     let spread = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8) as i64;
     let sparse = |random: u64, _| spread(random % 1_000_000);
     let zipf = |random: u64, _| {
@@ -171,7 +171,7 @@ fn now() -> Instant {
 fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> (Vec<T>, f64) {
     let timed = || {
         let given = work();
-        // The first number is the time on a processor, in nanoseconds.
+        // The first number in the file is the time that the thread was on a processor, in nanoseconds.
         let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let ns = schedule.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0.0);
         (given, ns * 1e-9)
@@ -184,8 +184,8 @@ fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> (Vec<T>, 
     (given.into_iter().map(|(given, _)| given).collect(), cpu)
 }
 
-/// Returns the seconds until all row groups were scanned, until all was merged, and of CPU time, and the
-/// number of result rows.
+/// Returns the seconds until all row groups were scanned, the seconds until the groups of all threads were merged,
+/// the seconds of CPU time, and the number of result rows.
 fn run(plan: &Plan, table: &Table, threads: usize) -> (f64, f64, f64, usize) {
     let (next, rows) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let emit = |batch: RecordBatch| {

@@ -190,7 +190,7 @@ fn main() {
     let wanted = std::env::args().nth(2).unwrap_or_default();
     for (name, program) in programs().into_iter().filter(|(name, _)| name.starts_with(&wanted)) {
         let plan = Plan::compile(&program, &table, memory).expect("compiles");
-        // The best time of each row group by itself: others may be using the machine.
+        // Takes the best time of each row group separately, because other processes may be using the machine.
         let mut best = vec![f64::MAX; groups.len() + 1];
         let mut out = 0;
         for _ in 0..9 {

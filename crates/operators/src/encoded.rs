@@ -1,4 +1,7 @@
-//! Selected rows of a row group that are returned as encoded chunks, without being decoded.
+//! Returns the rows of a row group that passed the filter as encoded chunks, without decoding them.
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand. A *step* is the work of a thread
+//! at a time.
 
 use crate::bits;
 use crate::pace::{Pace, Picked};
@@ -7,15 +10,15 @@ use farpool_columns::RowGroup;
 use farpool_model::{Result, limits};
 use std::sync::Arc;
 
-/// Maximum number of rows in a row group per selected row for returning the selected rows encoded, in a message of
-/// their own. Fewer selected rows are decoded and share a message with those of other row groups.
+/// Maximum ratio of rows to selected rows in a row group for returning the selected rows encoded, in a message of
+/// their own. If fewer are selected, they are decoded and share a message with rows of other row groups.
 const ENCODED_PART_MIN: usize = 8;
 
 impl Picked {
-    /// Records which rows of a batch are selected. The batch must begin where the last one ended, or be another part of
-    /// the same block.
+    /// Records which rows of a batch are selected. The batch must begin where the previous batch ended, or be another
+    /// part of the same block.
     pub(crate) fn add(&mut self, selection: &Selection) {
-        // Batches start on whole words.
+        // Batches start at multiples of 64 rows, that is, on whole words of the bitmap.
         let words = selection.range.start / 64..selection.range.end.div_ceil(64);
         self.selected.resize(words.end, 0);
         let selected = &mut self.selected[words];
@@ -39,8 +42,8 @@ impl Picked {
         })
     }
 
-    /// Copies the selected rows of `columns` to new encoded chunks. Returns `None` if the step ends before all columns
-    /// are done; the next call continues from there.
+    /// Copies the selected rows of `columns` to new encoded chunks. Returns `None` if the step ends before all
+    /// columns are copied; the next call continues with the remaining columns.
     ///
     /// # Errors
     /// Errors of picking values out of a chunk.

@@ -1,4 +1,5 @@
-//! Operators that run next to the data: select, project, aggregate, group, distinct, top-k (Farview, section 5).
+//! Operators that run next to the data: select, project, aggregate, group, distinct, top-k (Korolija et al.,
+//! *Farview*, CIDR 2022, section 5).
 //!
 //! A [`Plan`] is a [`farpool_model::Program`] (the part of a query over one table that is pushed down) compiled for one
 //! table. It is immutable and shared by all workers; what a worker changes is in its own [`State`]. A row group is

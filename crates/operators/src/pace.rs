@@ -1,7 +1,9 @@
-//! Processing of a row group in steps: which batches a step takes, and the state that it leaves for the next step.
+//! Processing of a row group in steps: which batches of rows a step takes, and the state that it leaves for the
+//! next step. A step is the work that a worker thread does at a time, usually about a millisecond.
 //!
 //! Invariant: the result does not depend on where steps end. Results that are costly and equal for all rows of a row
-//! group are kept in its [`Progress`], so that they are computed only once for all steps.
+//! group (such as those of a filter on the dictionary) are kept in its [`Progress`], so that they are computed only
+//! once for all steps.
 
 use crate::aggregate::Memo;
 use crate::bits;
@@ -45,7 +47,7 @@ pub struct Progress {
     /// Index of the next row; the rows before it are done.
     pub(crate) row: usize,
     pub(crate) is_done: bool,
-    /// Columns that count in `bytes_read` already.
+    /// Columns whose bytes are counted in `bytes_read` already.
     columns_read: BTreeSet<usize>,
     bytes_read: u64,
     pub(crate) filter: FilterMemo,
@@ -53,7 +55,7 @@ pub struct Progress {
     pub(crate) picked: Picked,
     /// Whether to record which rows pass the filter.
     pub(crate) is_marked: bool,
-    /// Bitmap of the rows that pass the filter, if that was known before the row group was begun.
+    /// Bitmap of the rows that pass the filter; `None` if it was not known before the first step of the row group.
     pub(crate) known: Option<Arc<[u64]>>,
 }
 
@@ -63,7 +65,7 @@ pub(crate) struct Picked {
     /// Bitmap of the rows processed so far, with the bits of those set that passed the filter.
     pub(crate) selected: Vec<u64>,
     pub(crate) chunks: Vec<Arc<Chunk>>,
-    /// Whether some rows were skipped, so that the bitmap does not tell whether they pass.
+    /// Whether some rows were skipped: their bits are clear although the filter was not evaluated on them.
     has_skipped: bool,
 }
 
@@ -73,18 +75,18 @@ impl Progress {
         Progress { is_marked: true, ..Progress::default() }
     }
 
-    /// Returns the progress of a new row group for which it is already known which rows pass the filter. `passing` has
-    /// a bit for each row.
+    /// Returns the progress of a new row group for which it is already known which rows pass the filter: those whose
+    /// bit in `passing` is set.
     pub fn knowing(passing: Arc<[u64]>) -> Progress {
         Progress { known: Some(passing), ..Progress::default() }
     }
 
-    /// Returns whether it was known from the start that no row passes the filter.
+    /// Returns whether it was known before the first step that no row passes the filter.
     pub fn is_ruled_out(&self) -> bool {
         self.known.as_ref().is_some_and(|passing| passing.iter().all(|word| *word == 0))
     }
 
-    /// Returns whether it was known from the start which rows pass the filter.
+    /// Returns whether it was known before the first step which rows pass the filter.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
     }
@@ -124,7 +126,7 @@ impl Progress {
         self.is_done = true;
     }
 
-    /// Marks `columns` as read; returns the encoded bytes of those that were not marked before.
+    /// Records that `columns` were read; returns the encoded bytes of those that were not recorded before.
     pub(crate) fn read<'c>(&mut self, group: &RowGroup, columns: impl IntoIterator<Item = &'c usize>) -> u64 {
         let fresh = columns.into_iter().filter(|column| self.columns_read.insert(**column));
         let bytes = fresh.map(|column| cast::u64_from(group.chunks[*column].bytes_encoded())).sum();
@@ -168,7 +170,7 @@ impl<'a> Batches<'a> {
         Batches { group, pace, passing, row, marks: None, rows_min }
     }
 
-    /// Sets where passing rows are recorded.
+    /// Sets the bitmap in which passing rows are recorded.
     pub(crate) fn marking(self, marks: Option<&'a mut Picked>) -> Self {
         Batches { marks, ..self }
     }

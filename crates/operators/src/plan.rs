@@ -1,4 +1,7 @@
-//! A program compiled for one table schema.
+//! Plans: pushed-down programs (the part of a query over one table) compiled for the schema of the table.
+//!
+//! A *batch* is the rows that operators process at a time, some thousand. A *worker* is a thread that executes the
+//! plan on some row groups.
 
 mod operator;
 mod process;
@@ -27,13 +30,14 @@ pub struct Plan {
     compiled: Arc<CompiledPlan>,
 }
 
-/// Everything of a compiled program except its filter. Plans that differ in the filter only share it.
+/// Everything of a compiled program except its filter. Plans that differ only in their filter share it.
 struct CompiledPlan {
     schema: SchemaRef,
     output: Operator,
 }
 
-/// State that the workers of one execution share while they scan: the threshold of a top-k.
+/// State that all workers of one execution share while they scan: the threshold of a top-k (`ORDER BY … LIMIT k`), a
+/// sort key beyond which no row can be in the result.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     threshold: Arc<Threshold>,
@@ -52,7 +56,7 @@ pub struct Merge {
     work: MergeWork,
 }
 
-/// Limits and settings of grouping.
+/// Memory limit and settings of GROUP BY.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Maximum number of bytes for the groups of all workers together.
@@ -76,7 +80,8 @@ impl Memory {
 pub(crate) struct Paths {
     /// Whether the filter may use zone maps and test encoded values.
     pub(crate) encoded: bool,
-    /// Whether aggregation may use integer lanes and group numbers computed from key codes.
+    /// Whether aggregation may evaluate integer expressions as 64-bit integers (lanes), and compute array indices of
+    /// groups from codes of the group keys.
     pub(crate) fused: bool,
     /// Maximum number of groups of one worker before its rows may be partitioned. Reason: with more groups, the hash
     /// table and two sums per group do not fit the L2 cache.
@@ -94,7 +99,7 @@ pub(crate) enum Input<'a> {
     /// Any row groups with the schema.
     #[cfg(test)]
     Any,
-    /// Exactly these row groups; the second field limits the memory for groups.
+    /// Exactly these row groups; the second field limits the memory for groups of GROUP BY.
     Known(&'a [&'a RowGroup], Memory),
 }
 
@@ -180,7 +185,7 @@ impl Plan {
     pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
         let Some(aggregation) = self.compiled.output.aggregation() else { return Ok(None) };
         let open = groups.into_iter().map(|group| (group, self.verdict(group)));
-        // Explaining a plan must not read values from disk.
+        // Row groups that are not in memory are skipped, because explaining a plan must not read from disk.
         let mut open = open.filter_map(|(group, verdict)| match verdict {
             Verdict::None => None,
             _ => Some((group.with_values(0..group.chunks.len()).ok()?, group, verdict)),
@@ -236,7 +241,7 @@ impl Plan {
         State { buffers: LaneBuffers::default(), held: self.compiled.output.new_held(&shared.threshold) }
     }
 
-    /// Returns what the zone maps of `group` tell about the filter; reads no values.
+    /// Returns whether all, some or no rows of `group` can pass the filter, according to its zone maps. Reads no values.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }
@@ -269,8 +274,8 @@ impl Plan {
         self.compiled.output.top().and_then(|top| top.favourable(groups))
     }
 
-    /// Returns for each result column the table column that it is, if no result column is computed. A row group whose
-    /// rows all pass can then be returned without being decoded.
+    /// Returns the table column of each result column; `None` if a result column is computed. With plain columns, a
+    /// row group whose rows all pass can be returned without being decoded.
     pub fn plain_columns(&self) -> Option<Vec<usize>> {
         self.compiled.output.projection().and_then(Projection::plain_columns)
     }
@@ -284,8 +289,8 @@ impl Plan {
 }
 
 impl State {
-    /// Limits the groups of this state to `bytes` from now on. When the groups exceed it, all of them are emitted as
-    /// partial results that the receiver must merge. Not needed if [`Plan::fits`].
+    /// Limits the groups of this state to `bytes` from now on. When the groups exceed the limit, all of them are
+    /// emitted as partial results that the receiver must merge. Not needed if [`Plan::fits`] returns true.
     pub fn set_room(&mut self, bytes: usize) {
         if let Held::Aggregate(partial) = &mut self.held {
             partial.set_room(bytes);

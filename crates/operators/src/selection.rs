@@ -10,9 +10,10 @@ use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 use std::ops::Range;
 
-/// Maximum share of selected rows for decoding only their values (gathering); above it, the whole range is decoded and
-/// then filtered. Measured on four decimal columns: with one row in two selected, gathering took 88 % of the time.
-/// Chunks themselves unpack a whole block if many of its rows are wanted.
+/// Maximum fraction of selected rows for decoding only their values (gathering), as numerator and denominator; above
+/// it, the whole range is decoded and then filtered. Measured on four decimal columns: with one row in two selected,
+/// gathering took 88 % of the time of filtering. When gathering, chunks still unpack a whole block if many of its
+/// rows are wanted.
 const GATHER_BELOW: (usize, usize) = (3, 4);
 
 /// Selected rows of one batch of a row group.
@@ -41,7 +42,7 @@ impl Selection {
 
     /// Keeps only the selected rows whose bit is also set in `passing`, which has a bit for each row of the row group.
     pub(crate) fn within(self, passing: &[u64]) -> Self {
-        // Batches start on whole words.
+        // Batches start at multiples of 64 rows, that is, on whole words of the bitmap.
         let first = self.range.start / 64;
         let mut alive = self.bits.unwrap_or_else(|| bits::ones(self.range.len()));
         alive.iter_mut().zip(&passing[first..]).for_each(|(alive, passing)| *alive &= passing);

@@ -1,7 +1,9 @@
-//! A prepared program bound to the table version for which it was prepared. Handles of prepared statements refer to it.
+//! A prepared program (the pushed-down part of a query over one table) bound to the table version for which it
+//! was prepared. Handles of prepared statements refer to it.
 //!
-//! Invariant: the program is compiled only once, at its first execution or, if the answers depend on the plan, when it
-//! is prepared. When conditions are added for one execution, only the conditions are compiled.
+//! Invariant: the program is compiled only once, at its first execution, or when it is prepared if the answers (which
+//! operators the node can execute) depend on the compiled plan. When conditions are added for one execution, only the
+//! conditions are compiled.
 
 use crate::budget::{Budget, prepare_within};
 use farpool_columns::{LiveRows, Table};
@@ -26,11 +28,11 @@ pub struct BoundProgram {
     conditions: Option<Expr>,
 }
 
-/// A program over a live table (whose rows are generated when they are read), without the part of its filter that the
-/// source of the rows applies.
+/// A program over a live table (whose rows are generated when they are read), without the conjuncts of its filter
+/// that the source of the rows applies itself.
 pub(crate) struct Filtered {
     pub rows: Arc<dyn LiveRows>,
-    /// Plan with the rest of the filter.
+    /// Plan with the remaining conjuncts of the filter.
     pub plan: Plan,
     /// Columns that the plan reads.
     pub columns: Vec<usize>,
@@ -87,8 +89,8 @@ impl BoundProgram {
         &self.columns
     }
 
-    /// Returns the program without the part of its filter that the source of the rows applies; `None` if there is no
-    /// such part or the table is not live.
+    /// Returns the program without the conjuncts of its filter that the source of the rows applies itself; `None` if
+    /// there are no such conjuncts or the table is not live.
     ///
     /// # Errors
     /// Errors of [`BoundProgram::plan`].
@@ -112,8 +114,8 @@ impl BoundProgram {
         self.bytes / FORMS / limits::EXPR_NODE_BYTES
     }
 
-    /// Returns the program for the rows that also satisfy `conditions`. The answers stay the same, because conditions
-    /// only remove rows.
+    /// Returns the program for the rows that also satisfy `conditions`. The answers (which operators the node
+    /// executes) stay the same, because conditions only remove rows.
     ///
     /// # Errors
     /// `Invalid` for conditions that are not well typed, cannot be evaluated exactly, or may fail on a row; `OverLimit`

@@ -1,4 +1,5 @@
-//! The memory budget of an execution, and the handling of groupings whose groups may exceed it (Ibex, sections 4 to 6).
+//! The memory budget of an execution, and the handling of groupings whose groups may exceed it (Woods et al., *Ibex*,
+//! PVLDB 2014, sections 4 to 6).
 //!
 //! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups fit the budget, whatever the
 //! number of workers. Other groupings are answered `superset` and never fail for lack of memory: groups that do not fit
@@ -38,7 +39,7 @@ impl Budget {
         Memory { bytes_max: self.state_bytes_max, workers: self.workers, hash_key: self.hash_key }
     }
 
-    /// Returns the bytes for each of `states` operator states.
+    /// Returns the bytes for the groups of each of `states` operator states.
     pub(crate) fn share(self, states: usize) -> usize {
         self.state_bytes_max / states.max(self.workers).max(1)
     }
@@ -67,7 +68,7 @@ pub(crate) fn prepare_within(
     in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
 }
 
-/// Appends to the answer of the aggregation, for EXPLAIN, which implementation it uses and why.
+/// Appends to the answer of the aggregation, which EXPLAIN shows, the implementation that it uses and the reason.
 ///
 /// # Errors
 /// Fails only on a bug in the operators.
@@ -81,7 +82,8 @@ fn with_way(mut prepared: Prepared, plan: &Plan, table: &Table) -> Result<Prepar
     Ok(prepared)
 }
 
-/// Returns the answers to a grouping whose groups may not fit the budget: it returns partial results, or is refused.
+/// Returns the answers to a program with a grouping whose groups may not fit the budget: the grouping returns partial
+/// results, or is refused.
 fn in_parts(
     program: &Program,
     prepared: Prepared,

@@ -1,8 +1,8 @@
 //! Assigns the numbers of independent tasks to any number of threads, each task exactly once, and reports to exactly
 //! one thread that the last task is complete.
 //!
-//! Invariant: `completed` reaches `total` exactly once, however many threads claim, complete and close. Tasks that were
-//! not claimed before a thread closed the dispenser are completed by that thread.
+//! Invariant: the count of completed tasks reaches the total exactly once, however many threads claim, complete
+//! and close. Tasks that were not claimed before a thread closed the dispenser are completed by that thread.
 //!
 //! Example, with 5 tasks:
 //! 1. Thread A claims task 0, and thread B task 1.
@@ -29,7 +29,7 @@ impl Dispenser {
 
     /// Assigns the next task, in ascending order; `None` if all are assigned. Does not block.
     pub(crate) fn claim(&self) -> Option<usize> {
-        // The load keeps idle threads that poll from incrementing `next` without end.
+        // The check with a plain load keeps idle threads that poll from incrementing `next` without end.
         if self.next.load(Ordering::Relaxed) >= self.total {
             return None;
         }

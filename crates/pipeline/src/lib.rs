@@ -7,8 +7,9 @@
 //! about a millisecond), which any number of threads process. A [`Scheduler`] shares the worker threads of a node among
 //! all its work.
 //!
-//! Invariant: this crate owns no thread, clock or socket. The caller of [`Run::step`] or [`Scheduler::work`] lends its
-//! thread for one morsel (Leis et al., "Morsel-driven parallelism", SIGMOD 2014; for regions see Farview, section 4.2).
+//! Invariant: this crate owns no thread, clock or socket. The caller of [`Run::step`] or [`Scheduler::work`] lends
+//! its thread for one morsel (Leis et al., "Morsel-driven parallelism", SIGMOD 2014; for regions see Korolija et al.,
+//! *Farview*, CIDR 2022, section 4.2).
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Upper bound of the memory that one execution of a program takes outside the pool: the program, the working memory of
-//! each thread, its groups, and results that wait to be returned.
+//! Upper bound of the memory that one execution of a program takes outside the memory pool of the tables: the
+//! program, the working memory of each thread, its groups, and results that wait to be returned.
 //!
-//! The bound is known before the execution begins, so that the memory can be reserved. If groups may be returned early
-//! as partial results, less memory is enough.
+//! The bound is known before the execution begins, so that the memory can be reserved. If groups may be returned
+//! early as partial results, less memory is enough.
 
 use crate::bound::BoundProgram;
 use farpool_columns::Table;
@@ -12,10 +12,10 @@ use farpool_operators::Plan;
 /// Number of copies that a thread holds of the rows it returns from a row group: as values, and as a message.
 const COPIES: usize = 2;
 
-/// Number of copies that a thread holds of a row group that is decrypted or generated.
+/// Number of copies that a thread holds of a row group that it decrypts or generates.
 const OPEN_COPIES: usize = 1;
 
-/// Number of copies that a thread holds of a column it re-encodes.
+/// Number of copies that a thread holds of a column that it re-encodes: old values, new values, and encoded ones.
 const FORMS: usize = 3;
 
 /// Bytes that a thread holds for each expression node and each column while it processes a batch.
@@ -24,7 +24,7 @@ const LANE_BYTES: usize = 8 * limits::BATCH_ROWS;
 /// Minimum number of bytes for groups that may be returned early as partial results.
 const GROUPS_LEAST: usize = 1 << 20;
 
-/// Groups that may be returned early as partial results get `1 / PARTIAL_PART` of the memory for groups.
+/// Divisor: groups that may be returned early as partial results get one part in this many of the memory for groups.
 const PARTIAL_PART: usize = 2;
 
 /// Memory that one execution needs outside the pool.
@@ -53,7 +53,7 @@ impl MemoryNeed {
         let is_copied = table.cipher().is_some() || table.live_rows().is_some();
         let copies = if is_copied { COPIES + OPEN_COPIES } else { COPIES };
         let parts = program.parts() + columns.len() + 1;
-        // The result of an exact grouping is no larger than its groups.
+        // The result of a grouping that is answered `exact` is no larger than its groups.
         let results = match &prepared.effective.output {
             Output::Aggregate { .. } => plan.group_bytes().unwrap_or(usize::MAX),
             Output::Rows(_) => usize::MAX,
@@ -62,7 +62,7 @@ impl MemoryNeed {
             _ if prepared.is_partial() => {
                 (budget.state_bytes_max / PARTIAL_PART, GROUPS_LEAST.min(budget.state_bytes_max))
             }
-            // Merged groups are never more than the groups of all threads.
+            // Merging makes no more groups than all threads have together.
             Some(bytes) => {
                 let bytes = bytes.saturating_mul(budget.workers + 1);
                 (bytes, bytes)
@@ -79,7 +79,7 @@ impl MemoryNeed {
         }
     }
 
-    /// Adds the memory for re-encoding `columns`: old values, new values, and encoded ones.
+    /// Returns the need with the memory for re-encoding `columns`: old values, new values, and encoded ones.
     #[must_use]
     pub(crate) fn encoding(self, table: &Table, columns: &[usize]) -> MemoryNeed {
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
@@ -92,7 +92,7 @@ impl MemoryNeed {
         MemoryNeed { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
     }
 
-    /// Returns a need with half the memory for groups; `None` if that memory is at its minimum already.
+    /// Returns the need with half the memory for groups; `None` if that memory is at its minimum already.
     pub fn smaller(self) -> Option<MemoryNeed> {
         let groups = (self.groups / 2).max(self.groups_least);
         (groups < self.groups).then_some(MemoryNeed { groups, ..self })

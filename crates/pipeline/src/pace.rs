@@ -10,7 +10,7 @@ use farpool_model::{Clock, cast, limits};
 use farpool_operators::Pace;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A step may exceed its time by `1 / TAIL_PART` if it completes the row group in that time.
+/// Divisor: a step may exceed its time by one part in this many if it completes the row group in that time.
 const TAIL_PART: u64 = 4;
 
 /// Value of [`RowCost::block_ns`] before any row was measured.
@@ -52,7 +52,7 @@ pub(crate) struct StepPace<'r> {
     cost: &'r RowCost,
     is_stopped: &'r dyn Fn() -> bool,
     begun_ns: u64,
-    /// Time at which the first batch of the current row group began; `None` before it.
+    /// Time at which the first batch of the current row group began; `None` if it has not begun.
     rows_begun_ns: Option<u64>,
     /// Time at which the latest batch began, and the number of rows that were left then.
     last: Option<(u64, usize)>,
@@ -82,7 +82,7 @@ impl Pace for StepPace<'_> {
         self.learn(now, left);
         let rows_begun = *self.rows_begun_ns.get_or_insert(now);
         let spent = now.saturating_sub(self.begun_ns);
-        // Continues at least until the rows have taken as long as the fixed work before them in this step.
+        // Continues at least until the rows have taken as long as the work of this step before them.
         let is_worth_it = now.saturating_sub(rows_begun) >= rows_begun.saturating_sub(self.begun_ns);
         let tail = limits::STEP_NS / TAIL_PART;
         let is_over = spent >= limits::STEP_NS && is_worth_it && left > self.cost.rows_in(tail);

@@ -37,7 +37,7 @@ pub(crate) struct PredicateCache(Mutex<Vec<Arc<PredicateCacheEntry>>>);
 pub(crate) struct PredicateCacheEntry {
     table: TableName,
     filter: Expr,
-    /// Whether more than one program has used the filter.
+    /// Whether more than one program has used the filter, so that recording results may pay.
     is_shared: AtomicBool,
     known: Mutex<CachedGroups>,
     /// Current executions of programs with this filter.
@@ -68,13 +68,13 @@ impl PredicateCache {
         if program.is_narrowed() || table.cipher().is_some() || table.live_rows().is_some() {
             return None;
         }
-        // Comparing a long filter with those of other programs is expensive.
+        // Only short filters are cached, because comparing a long one with those of other programs is expensive.
         program::check_size([filter]).ok().filter(|bytes| *bytes <= limits::JUDGED_FILTER_BYTES_MAX)?;
         let name = &prepared.effective.table;
         let mut predicate_cache = self.0.lock();
         let same = predicate_cache.iter().position(|known| known.table == *name && known.filter == *filter);
         if let Some(place) = same {
-            // The list is ordered by last use.
+            // The entry is moved to the end, because the list is ordered by last use.
             let cache_entry = predicate_cache.remove(place);
             cache_entry.is_shared.store(true, Ordering::Relaxed);
             predicate_cache.push(cache_entry.clone());
@@ -104,8 +104,8 @@ impl PredicateCache {
         self.0.lock().iter().for_each(|cache_entry| _ = cache_entry.forget_gone());
     }
 
-    /// Records the bitmap of the rows of `group` that pass, if there is memory for it. If necessary, bitmaps of the
-    /// filters that were used least recently are removed first.
+    /// Records the bitmap of the rows of `group` that pass, if there is memory for it. If memory is short, first
+    /// removes bitmaps of the filters that were used least recently.
     pub fn note(
         &self,
         cache_entry: &PredicateCacheEntry,
@@ -129,8 +129,8 @@ impl PredicateCache {
     }
 }
 
-/// Removes bitmaps of filters other than `of`, least recently used first, until all take at most `bytes` together.
-/// Returns whether they do.
+/// Removes bitmaps of filters other than `of`, least recently used first, until all bitmaps take at most `bytes`
+/// together. Returns whether they do.
 fn make_room(predicate_cache: &[Arc<PredicateCacheEntry>], of: &PredicateCacheEntry, bytes: usize) -> bool {
     let mut all: usize = predicate_cache.iter().map(|cache_entry| cache_entry.known.lock().bytes).sum();
     // The filter may have been removed from the list while its program runs.

@@ -1,5 +1,5 @@
 //! Checks a program against a table and decides for each operator whether it can be executed here. The host executes
-//! what the node cannot, and the result is the same either way (Ibex, section 5).
+//! what the node cannot, and the result is the same either way (Woods et al., *Ibex*, PVLDB 2014, section 5).
 //!
 //! Invariant: a host that applies every operator whose answer is not `exact` to the result of the effective program
 //! gets the result of the original program. Therefore, if a filter is not exact, three rules hold: no operator that
@@ -74,7 +74,7 @@ fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
     }
 }
 
-/// Answer for the filter, and its consequences for the operators after it.
+/// Answer for the filter, and its consequences for the operators that follow the filter.
 struct FilterPart {
     effective: Option<Expr>,
     answer: Option<OperatorAnswer>,
@@ -110,7 +110,8 @@ impl FilterPart {
     }
 }
 
-/// Removes the conjuncts that can fail on a row, because conjuncts that were removed before may have guarded them.
+/// Removes the conjuncts that can fail on a row, because conjuncts that were removed before may have excluded such
+/// rows.
 ///
 /// # Errors
 /// `Invalid` when a conjunct is not a condition.
@@ -159,13 +160,14 @@ fn aggregate_runs(aggregate: &Aggregate) -> bool {
     aggregate.inputs().all(runs)
 }
 
-/// Answer for the projection or aggregation, and the output of the effective program.
+/// Answer for the projection or aggregation, and the output of the effective program (the program that the node
+/// executes instead).
 struct OutputPart {
     effective: Output,
     answer: Option<OperatorAnswer>,
-    /// Whether the effective output has a row for each row that the program returns.
+    /// Whether the output of the effective program has exactly one row for each row that the program returns.
     keeps_rows: bool,
-    /// Whether the effective output is that of the program.
+    /// Whether the output of the effective program is that of the program.
     is_whole: bool,
 }
 
@@ -242,7 +244,7 @@ fn output_answer(
     }
 }
 
-/// Answers for the limit and the sort order, and those of the effective program.
+/// Answers for the limit and the sort order, and the limit and sort order of the effective program.
 struct LimitPart {
     effective: Option<u64>,
     order: Vec<SortKey>,
@@ -298,7 +300,7 @@ fn scan_detail(program: &Program, effective: &Program, table_schema: &Schema) ->
     brief(format_args!("{} ({})", program.table, listed(names)))
 }
 
-/// Displays the parts separated by commas, without collecting them first.
+/// Displays `parts`, separated by commas, without collecting them first.
 fn listed<T: fmt::Display>(parts: impl Iterator<Item = T> + Clone) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let mut parts = parts.clone().enumerate();

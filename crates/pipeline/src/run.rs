@@ -8,6 +8,8 @@
 //! Invariant: a run goes from scanning, possibly through merging, to done; or from scanning or merging to stopped
 //! (cancelled or failed). When it is done or stopped, it no longer holds the table. Example: a thread that finishes the
 //! last row group after [`Run::cancel`] must not begin merging, because the run has no table any more.
+//!
+//! A *morsel* is a row group that is being processed, of which a step processes as much as takes about a millisecond.
 
 mod change;
 mod collected;
@@ -73,7 +75,8 @@ pub struct Run {
     budget: Budget,
     /// Table columns that the program reads.
     columns: Vec<usize>,
-    /// Rows to read instead of those of the table: for a live table, filtered by the source of its rows.
+    /// Rows to read instead of those of the table; `None` except for a live table whose source of rows applies
+    /// conjuncts of the filter itself.
     filtered: Option<Arc<dyn LiveRows>>,
     output: RunOutput,
     morsel_queue: MorselQueue,
@@ -83,11 +86,12 @@ pub struct Run {
     cost: RowCost,
     /// Number of rows that may still be returned under the program's limit; without a limit, more than there can be.
     rows_left: AtomicU64,
-    /// Number of operator states, among which the memory budget is divided equally.
+    /// Number of operator states (one per thread in a step at the same time), among which the memory budget is
+    /// divided equally.
     states: AtomicUsize,
     /// Maximum number of bytes for groups, if groups may be returned early as partial results.
     group_bytes: AtomicUsize,
-    /// Maximum number of threads in a step at the same time, and in `threads` the current number.
+    /// Maximum number of threads in a step at the same time. `threads` is the current number.
     threads_max: AtomicUsize,
     threads: AtomicUsize,
     /// Whether the phase is `Stopped`. Threads check it in the middle of a step.
@@ -110,11 +114,11 @@ struct RunState {
     rests: Vec<Morsel>,
     /// Row groups whose values are being read, by request number.
     awaited: BTreeMap<u64, Morsel>,
-    /// Memory that is reserved for the run.
+    /// Memory that is reserved for the run, outside the memory pool of the tables.
     reservation: Option<Reservation>,
 }
 
-/// Use of the rows that pass the filter.
+/// What a run does with the rows that pass the filter.
 enum RunOutput {
     /// Rows are returned as batches.
     Batches,
@@ -133,7 +137,7 @@ enum RunOutput {
 struct Morsel {
     /// Index of the row group in the table.
     place: usize,
-    /// Whether another run has just read it or requested its values.
+    /// Whether another run has just read the row group's values or requested them.
     is_shared: bool,
     progress: Progress,
     /// State of the change, in a run that changes rows.
@@ -161,12 +165,12 @@ enum Phase {
 }
 
 impl Run {
-    /// Returns the memory that the run needs outside the pool.
+    /// Returns the memory that the run needs outside the memory pool of the tables.
     ///
     /// # Errors
     /// The error that stopped the run, if it was stopped.
     pub fn need(&self) -> Result<MemoryNeed> {
-        // A run that is done needs little memory; its next step returns at once.
+        // A run that is done needs little memory, because its next step returns at once.
         self.table().map(|_| self.need)
     }
 
@@ -188,7 +192,7 @@ impl Run {
         self.plan.schema()
     }
 
-    /// Returns the effective program and the answers.
+    /// Returns the program that is executed, and the answer for each operator of the original program.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }
@@ -204,7 +208,7 @@ impl Run {
         let step =
             catch_unwind(AssertUnwindSafe(|| match others < self.threads_max.load(Ordering::Relaxed) {
                 true => self.advance(clock),
-                // Memory is reserved for only `threads_max` threads in a step.
+                // More threads must wait, because memory is reserved for only `threads_max` threads in a step.
                 false => Ok(Step::Busy),
             }));
         self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -299,7 +303,8 @@ impl Run {
         self.leave(|| Phase::Done);
     }
 
-    /// Stops the run with `error`, unless it has ended. Returns the error with which it ended, or `error`.
+    /// Stops the run with `error`, unless it has ended already. Returns the error with which the run ended, or
+    /// `error` if the run was done.
     fn stop(&self, error: Error) -> Error {
         let stopped = self.leave(|| {
             self.stopped.store(true, Ordering::Relaxed);
@@ -311,8 +316,8 @@ impl Run {
         self.error().unwrap_or(error)
     }
 
-    /// Enters the phase that `end` returns and drops everything that the run holds, unless the run has ended. Returns
-    /// whether it did.
+    /// Enters the phase that `end` returns and drops everything that the run holds. Does nothing and returns false if
+    /// the run has ended already; otherwise returns true.
     fn leave(&self, end: impl FnOnce() -> Phase) -> bool {
         let mut held = self.held.lock();
         if matches!(held.phase, Phase::Done | Phase::Stopped(_)) {
@@ -324,7 +329,7 @@ impl Run {
         let rest = (phase, table.take(), std::mem::take(states), morsels, reservation.take());
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
-        // Freeing many pages takes long, so it happens after the lock is released.
+        // Dropped after the lock is released, because freeing many pages takes long.
         drop(rest);
         if is_stopped && let Some(row_change) = self.row_change() {
             drop(row_change.take());

@@ -9,9 +9,9 @@
 //! are a set, not a position, so that a run may miss any number of offers, because it is slow or its client does not
 //! read. It reads these row groups itself, later, and no other run waits for it.
 //!
-//! Values are kept in memory for a rider (a run of a shared scan) up to
-//! [`limits::READ_AHEAD_BYTES`](farpool_model::limits::READ_AHEAD_BYTES), like those that it has read itself. When
-//! values that no run keeps are evicted is decided by the cache.
+//! Values are kept in memory for a rider (a run that takes part in a shared scan) up to
+//! [`limits::READ_AHEAD_BYTES`](farpool_model::limits::READ_AHEAD_BYTES), like those that it has read itself. The
+//! cache decides when values that no run keeps are evicted.
 //!
 //! Runs that need their own order of row groups are not riders. But the values that they read are offered to riders,
 //! too.
@@ -49,7 +49,7 @@ pub struct RunSharing {
 /// Runs that notify each other of row groups: those over one table, in any version, or those with the same filter.
 #[derive(Default)]
 pub(crate) struct SharedScan {
-    /// Position after the row group that a run took last.
+    /// Position in the table after the row group that a run took last.
     hand: AtomicUsize,
     riders: Mutex<Vec<Weak<Run>>>,
 }
@@ -115,7 +115,7 @@ impl RunSharing {
 }
 
 impl SharedScan {
-    /// Returns the position from which to look for the next row group to read.
+    /// Returns the position in the table from which to look for the next row group to read.
     pub(crate) fn hand(&self) -> usize {
         self.hand.load(Ordering::Relaxed)
     }

@@ -7,7 +7,8 @@ use farpool_columns::RowGroup;
 use farpool_model::{Encoding, OperatorAnswer, Receipt, cast};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters. Each only grows. A reader sees the value of each at some recent time, not all at the same time.
+/// Counters of one run. Each only grows. A reader sees the value of each at some recent time, but not of all at the
+/// same time.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     rows_scanned: AtomicU64,
@@ -55,8 +56,8 @@ impl Tally {
         self.rows_known.fetch_add(rows, Relaxed);
     }
 
-    /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read. The other
-    /// rows (excluded by a zone map or a limit) and bytes count as skipped.
+    /// Records that a row group is done, of which `rows` rows were processed and `bytes` encoded bytes read. Its
+    /// remaining rows (excluded by a zone map or a limit) and bytes count as skipped.
     pub(crate) fn left(&self, group: &RowGroup, rows: u64, bytes: u64) {
         self.rows_skipped.fetch_add(cast::u64_from(group.rows).saturating_sub(rows), Relaxed);
         self.bytes_skipped.fetch_add(bytes_encoded(group).saturating_sub(bytes), Relaxed);

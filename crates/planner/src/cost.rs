@@ -148,7 +148,7 @@ pub enum Choice {
 /// Estimated cost of one [`Choice`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// The way whose cost this is.
+    /// The way of executing the program whose cost is estimated.
     pub choice: Choice,
     /// Rows that leave the pool.
     pub rows: f64,
@@ -158,7 +158,7 @@ pub struct Cost {
     pub ns: f64,
 }
 
-/// The estimated cost of every possible [`Choice`], and the one that is taken.
+/// The estimated cost of every possible [`Choice`], and the choice that is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// The costs of the possible ways, that of [`Choice::Push`] first.
@@ -316,7 +316,7 @@ impl fmt::Display for Estimate {
 /// Formats a number of bytes, in the largest unit of which there is at least one.
 pub fn bytes_shown(bytes: f64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    // The sum of no floats is -0.0; this makes it 0.0.
+    // The sum of an empty list of floats is -0.0; adding 0.0 turns it into 0.0.
     let bytes = bytes + 0.0;
     match units.iter().find(|(_, size)| bytes >= *size as f64) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes / *size as f64),

@@ -1,5 +1,6 @@
 //! Finishes a grouping that a pool returns in parts: several rows (partial aggregates) may belong to one group.
-//! Describes how the parts of each group are merged, and how the merged values become the result (Ibex, section 6.2.1).
+//! Describes how the parts of each group are merged, and how the merged values become the result (Woods et al.,
+//! *Ibex*, PVLDB 2014, section 6.2.1).
 //!
 //! The engine groups the parts by their group keys with aggregates of its own, which [`Finish::calls`] lists, and then
 //! applies to the merged values the [`Step`] of each result.
@@ -83,7 +84,7 @@ impl Finish {
         };
         let is_as_expected =
             prepared.is_partial() && prepared.effective == expected && !prepared.answers.iter().any(is_other);
-        // If the program has a sort order, a sort above it also applies the limit.
+        // If the program has a sort order, the engine's sort above the program also applies the limit.
         let limit = program.limit.filter(|_| program.order.is_empty());
         is_as_expected.then_some(Finish { keys: keys.len(), form, limit })
     }

@@ -118,7 +118,8 @@ struct Member {
     position: usize,
     filter: usize,
     columns: Bits,
-    /// Whether its columns cannot fail on any row, so that they may be computed on rows of other programs, too.
+    /// Whether the program's columns cannot fail on any row, so that they may be computed on rows of other programs,
+    /// too.
     is_total: bool,
 }
 
@@ -351,7 +352,7 @@ impl Kind {
         let (finish_s, out, mark_bytes) = match self.is_grouped {
             true => {
                 let mark_bytes = if self.has_keys { 8.0 } else { 0.0 };
-                // Each filter has its own aggregates.
+                // Each filter needs aggregates of its own, which are computed on the rows of the whole group.
                 (passed * joint.finish_s * joint.filters.len() as f64, joint.groups, mark_bytes)
             }
             false => (passed * plain / self.rates.decode_bytes, passed, 0.125),
@@ -412,7 +413,7 @@ impl PartialEq for ColumnOf<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (ColumnOf::Rows(a), ColumnOf::Rows(b)) => a == b,
-            // Aggregates are equal whatever their names.
+            // Aggregates that differ only in their names are equal.
             (ColumnOf::Groups(a), ColumnOf::Groups(b)) => {
                 (a.function, &a.arguments, &a.filter, &a.data_type)
                     == (b.function, &b.arguments, &b.filter, &b.data_type)

@@ -176,8 +176,8 @@ fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) ->
     let [(class, _)] = shared.as_slice() else { return (!shared.is_empty()).then_some(guess) };
     let across =
         |(i, j): (usize, usize)| (a >> i & 1 == 1 && b >> j & 1 == 1) || (a >> j & 1 == 1 && b >> i & 1 == 1);
-    // If sketches give fractions for several pairs of relations, the largest is used: frequent values match each other
-    // there.
+    // If sketches give fractions for several pairs of relations, the largest is used, because it is the pair in which
+    // frequent values match each other.
     let known = known.iter().filter(|m| m.class == *class && across(m.relations));
     Some(known.map(|m| m.share.refine(guess)).reduce(f64::max).unwrap_or(guess))
 }

@@ -166,7 +166,7 @@ impl PairReading {
         let count = moments.count(i, j);
         let covariance = |form| moments.covariance(i, j, form);
         let line = || moments.regression(i, j);
-        // A line needs at least two rows, and two distinct values of x.
+        // A least-squares line needs at least two rows, and two distinct values of x.
         let has_line = || count > 1 && line().sxx != 0.0;
         let (known, value): (bool, f64) = match self {
             PairReading::Count => (true, count as f64),

@@ -57,7 +57,7 @@ fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
     if condition.bytes() > limits::EXPR_BYTES_MAX / 4 {
         return Err("the condition is too long".to_string());
     }
-    // The AND that will contain the condition adds a level of nesting.
+    // The check includes the AND that will contain the condition, because it adds a level of nesting.
     match Expr::And(vec![condition.clone()]).data_type(schema) {
         Ok(DataType::Boolean) => Ok(()),
         Ok(other) => Err(format!("the condition has type {other}")),
@@ -76,7 +76,7 @@ pub fn worthwhile(
     place: Place,
     rates: &Rates,
 ) -> Result<Estimate, String> {
-    // A top-k returns few rows, whatever their width.
+    // This check does not apply to a top-k, which returns few rows, whatever their width.
     if let Output::Rows(columns) = &program.output
         && program.order.is_empty()
     {

@@ -132,7 +132,7 @@ impl<'a> Values<'a> {
         let Some(spread) = self.spread.filter(|spread| !spread.quantiles.is_empty()) else {
             return (0.0, 1.0);
         };
-        // As many quantiles are less than the value, and so is the corresponding fraction of the values.
+        // This many quantiles are less than the value, and so is the corresponding fraction of the values.
         let less = spread.quantiles.partition_point(|quantile| *quantile < value) as f64;
         let parts = spread.quantiles.len() as f64 + 1.0;
         let error = spread.quantile_error.clamp(0.0, 1.0);
@@ -143,7 +143,7 @@ impl<'a> Values<'a> {
     /// total. Without a histogram, returns the fraction of the range that is below `value`, and 1.
     fn rest_below(&self, value: f64) -> (f64, f64) {
         let (Some(min), Some(max)) = self.range() else { return (0.0, 0.0) };
-        // The value itself takes up a part of the range, so that bounds of integers add up.
+        // The range ends one step after `max`, because each integer takes up a part of the range of that width.
         let end = max + self.step();
         let share = |low: f64, high: f64| {
             let (low, high) = (low.max(min), high.min(end));
@@ -209,7 +209,8 @@ pub(crate) fn is_like(text: &str, pattern: &str, folded: bool) -> bool {
     let (text, pattern): (Vec<char>, Vec<char>) =
         (fold(text).chars().collect(), fold(pattern).chars().collect());
     let (mut at, mut next) = (0, 0);
-    // Where to resume after the last `%` if the rest of the pattern does not match here.
+    // Position in the text and the pattern from which to resume, after the last `%`, if the rest of the pattern does
+    // not match.
     let mut again: Option<(usize, usize)> = None;
     while at < text.len() {
         let (matched, taken) = match pattern.get(next) {

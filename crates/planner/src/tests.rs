@@ -1,4 +1,5 @@
-//! Estimates stay in [0, 1] for any condition, and are exact where the statistics determine them.
+//! Tests estimates of selectivity and row counts: they stay in [0, 1] for any condition, and are exact where the
+//! statistics determine them.
 
 use crate::cost::{Choice, Place, Rates};
 use crate::estimate::{self, groups, rows, selectivity};
@@ -12,8 +13,8 @@ use farpool_model::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Returns a table: `id` 1..=1000 without NULLs; `day` 100 dates; `price` a float with a fifth of NULLs; `word` a
-/// string.
+/// Returns a table of 1000 rows: `id` has the values 1 to 1000 without NULLs, `day` 100 dates, `price` floats of
+/// which a fifth are NULL, `word` strings.
 fn info() -> TableInfo {
     let schema = Schema::new(vec![
         Field::new("id", DataType::Int64, false),
@@ -86,8 +87,8 @@ fn the_bounds_of_a_range_are_taken_together() {
     assert_eq!(selectivity(&empty, &info()), 0.0);
 }
 
-/// The condition that a join sends for its keys includes their least and greatest value; the bounds are not counted
-/// twice.
+/// The condition that a join sends for its join keys comes with bounds, their least and greatest value. The bounds
+/// must not reduce the estimate a second time.
 #[test]
 fn keys_of_a_join_lie_within_their_bounds() {
     let keys: Vec<i64> = (401..=500).step_by(2).collect();
@@ -97,7 +98,7 @@ fn keys_of_a_join_lie_within_their_bounds() {
         selectivity(&Expr::And([&bounds[..], std::slice::from_ref(&set)].concat()), &info())
     };
     assert!(close(with_bounds(401, 500), 0.05));
-    // Bounds from another condition may leave fewer rows than the keys.
+    // Bounds from another condition may leave fewer rows than the join keys do.
     assert!(close(with_bounds(401, 410), 0.01));
 }
 
@@ -223,7 +224,7 @@ fn an_explanation_has_a_line_for_each_operator() {
     assert_eq!(line, "table=t, filter=id <= 500, keys=[word], aggregates=[sum(id)]");
 }
 
-/// A relation in short: rows, rows before filters, and join keys.
+/// A relation in short form: rows, rows before filters, and join keys (key class and distinct values).
 type Short<'a> = (f64, f64, &'a [(usize, f64)]);
 
 fn relations(of: &[Short<'_>]) -> Vec<Relation> {
@@ -244,7 +245,7 @@ fn leaves(tree: &Tree, found: &mut Vec<usize>) {
 
 #[test]
 fn joins_follow_the_filters() {
-    // A chain of a small filtered relation, a middle one and a large one; listed from large to small.
+    // A chain of joins of a small filtered relation, a middle one and a large one; listed from large to small.
     let chain = relations(&[
         (6e6, 6e6, &[(0, 1.5e6)]),
         (1.5e6, 1.5e6, &[(0, 1.5e6), (1, 1e5)]),
@@ -260,8 +261,8 @@ fn joins_follow_the_filters() {
 
 #[test]
 fn sketches_say_what_to_join_last() {
-    // With evenly distributed values each has 100 rows: 1e8 pairs. Frequent values make it a thousand times
-    // as many.
+    // If values are evenly distributed, each has 100 rows, so that 1e8 pairs match. Frequent values make it a
+    // thousand times as many.
     let three =
         relations(&[(1e5, 1e5, &[(0, 1e3)]), (1e5, 1e5, &[(0, 1e3), (1, 1e5)]), (1e6, 1e6, &[(1, 1e4)])]);
     let with = |value: f64, low, high| {
@@ -311,7 +312,7 @@ fn literal() -> impl Strategy<Value = Literal> {
     ]
 }
 
-/// Generates expressions, well typed or not: an estimate must handle both.
+/// Generates expressions, well typed or not: estimates must not fail for either.
 fn expr() -> impl Strategy<Value = Expr> {
     let op = prop_oneof![
         Just(CompareOp::Eq),

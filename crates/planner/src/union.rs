@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(shown, [&Expr::Column(1), &y, &Expr::Column(2), &z]);
         let part = |columns: &[usize], rows| Part { columns: columns.to_vec(), rows };
         assert_eq!(of_two.parts, [part(&[0], Some(1)), part(&[2], Some(3))]);
-        // One of them has no condition beyond the common ones: all rows belong to it.
+        // One of the programs has no condition beyond the common ones, so that all rows belong to it.
         let c = with(&rows(&[2]), &[&x]);
         let of_three = union(&[&a, &b, &c]).unwrap();
         assert_eq!(of_three.program.filter, Some(x));

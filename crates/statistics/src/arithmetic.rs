@@ -61,8 +61,8 @@ fn check_digits(array: &ArrayRef) -> Result<(), ArrowError> {
         DataType::Decimal128(digits, _) => {
             let decimals = array.as_primitive::<Decimal128Type>();
             let most = 10_i128.pow(u32::from(*digits)) - 1;
-            // No branch per row. NULLs, whose values are arbitrary, are excluded only if a value exceeds the
-            // digits.
+            // The loop has no branch per row. NULLs, whose values are arbitrary, are excluded afterwards, and only if
+            // a value exceeds the digits.
             let beyond = decimals.values().iter().fold(false, |any, v| any | (*v > most) | (*v < -most));
             if beyond { decimals.validate_decimal_precision(*digits) } else { Ok(()) }
         }
@@ -80,7 +80,7 @@ fn explained(error: ArrowError, op: ArithmeticOp, left: &dyn Datum, right: &dyn 
     let ((left, left_is_one), (right, right_is_one)) = (left.get(), right.get());
     let none = |side: &dyn Array| new_empty_array(side.data_type());
     if computed(op, &none(left), &none(right)).is_err() {
-        // The types are wrong, not the values.
+        // These errors mean that the types are wrong, not the values.
         return invalid(error);
     }
     let rows = if left_is_one { right.len() } else { left.len() };

@@ -8,16 +8,16 @@
 /// Probability with which the error bounds hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Returns a number of standard deviations of one row's estimate: the median of `rows` rows is off by more than that,
-/// in one of the two directions, with a probability of at most `failure`.
+/// Returns the number of standard deviations such that the median of `rows` rows of counters is off by more than
+/// that, in one of the two directions, with a probability of at most `failure`.
 pub(crate) fn median_deviations(rows: u8, failure: f64) -> f64 {
-    // The median is off to one side only if half of the rows are.
+    // The median is off to one side only if at least half of the rows are.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
         if at_least_half(rows, middle) <= failure / 2.0 { low = middle } else { high = middle }
     }
-    // Cantelli: one row is k deviations off to one side with a probability of at most 1 / (1 + k²).
+    // Cantelli's inequality: one row is k deviations off to one side with a probability of at most 1 / (1 + k²).
     (1.0 / low - 1.0).max(0.0).sqrt()
 }
 
@@ -28,10 +28,10 @@ fn at_least_half(rows: u8, p: f64) -> f64 {
     (rows.div_ceil(2)..=rows).map(exactly).sum()
 }
 
-/// Returns a factor: the overcount of all `rows` counters of a value exceeds that many times their mean overcount with
-/// a probability of at most `failure`.
+/// Returns the factor such that the overcounts of a value in all `rows` rows of counters exceed that many times their
+/// mean with a probability of at most `failure`.
 pub(crate) fn minimum_excess(rows: u8, failure: f64) -> f64 {
-    // Markov: one row is a times its mean with a probability of at most 1 / a.
+    // Markov's inequality: the overcount in one row is at least a times its mean with a probability of at most 1 / a.
     failure.powf(-1.0 / f64::from(rows))
 }
 

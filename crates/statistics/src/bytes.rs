@@ -1,6 +1,7 @@
-//! Encoding and decoding of the states of statistics: numbers as LEB128, and a checksum at the end.
+//! Encoding and decoding of the states of statistics (sketches, moments and histograms): numbers as LEB128
+//! varints, and a checksum at the end.
 //!
-//! Invariant: reading never panics, and takes at most a small multiple of the bytes given as memory, except where the
+//! Invariant: decoding never panics. It allocates at most a small multiple of the given bytes, except where the
 //! caller has checked the size.
 
 use crate::hash::murmur3;
@@ -89,7 +90,8 @@ impl<'a> Reader<'a> {
         u64::try_from(self.number()?).map_err(|_| damaged("a number is too large"))
     }
 
-    /// Reads a number of items that follow, each of at least one byte.
+    /// Reads the number of items that follow. Each item takes at least one byte, so that a number which exceeds the
+    /// bytes left is an error.
     pub fn count(&mut self) -> Result<usize> {
         match usize::try_from(self.number()?) {
             Ok(count) if count <= self.0.len() => Ok(count),

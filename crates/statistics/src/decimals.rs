@@ -1,4 +1,5 @@
-//! Converts decimals to 64-bit integers, on which all kernels are faster. Nearly all decimals fit them.
+//! Converts decimals (128-bit integers) to 64-bit integers, on which all kernels are faster. Nearly all decimals
+//! fit 64 bits.
 
 use crate::arch::{Kernel, Level};
 
@@ -21,7 +22,7 @@ impl Kernel for Narrow<'_> {
         for (value, to) in self.values.iter().zip(self.narrow) {
             let (low, high) = (*value as i64, (*value >> i64::BITS) as i64);
             *to = low;
-            // A value fits if all bits above the lower 64 equal its sign.
+            // A value fits if the bits above the lower 64 all equal the sign bit of the lower 64.
             beyond |= high ^ (low >> (i64::BITS - 1));
         }
         beyond == 0

@@ -53,12 +53,12 @@ pub fn murmur3(bytes: &[u8], seed: u64) -> Hash {
     finished(h1, h2, bytes.len() as u64)
 }
 
-/// Returns the bytes after the last whole block of 16 bytes as two words, padded with zeros.
+/// Returns the bytes after the last whole block of 16 bytes, as two words padded with zeros.
 #[inline]
 fn tail(bytes: &[u8]) -> (u64, u64) {
     let rest = bytes.len() % 16;
-    // Loads the last 16 bytes and shifts out those before the rest: lengths vary, so this avoids branching on
-    // them.
+    // Loads the last 16 bytes and shifts out those that belong to whole blocks. This avoids branches on the length,
+    // which varies.
     if let Some(last) = bytes.last_chunk::<16>() {
         let both = u128::from_le_bytes(*last).checked_shr(8 * (16 - rest) as u32).unwrap_or(0);
         return (both as u64, (both >> 64) as u64);
@@ -108,7 +108,7 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
         let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
         return first | last << (8 * (bytes.len() - 4));
     }
-    // With up to three bytes, the first, the middle and the last are all of them.
+    // Of one to three bytes, the first, the middle and the last are all bytes.
     let at = |place: usize| u64::from(bytes[place]) << (8 * place);
     if bytes.is_empty() { 0 } else { at(0) | at(bytes.len() / 2) | at(bytes.len() - 1) }
 }
@@ -136,7 +136,8 @@ mod tests {
         check(text, 0, 0xe34b_bc7b_bc07_1b6c, 0x7a43_3ca9_c49a_9347);
     }
 
-    /// The self-test of the reference implementation: hashes of all lengths to 255, hashed again.
+    /// The self-test of the reference implementation of Murmur3: hashes of keys of all lengths up to 255, hashed
+    /// again.
     #[test]
     fn the_reference_verifies_itself() {
         let key: Vec<u8> = (0..=255).collect();

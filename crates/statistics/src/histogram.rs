@@ -172,7 +172,7 @@ impl<T: Number> Bins<T> {
     /// Creates empty bins for values from `low` to `high`.
     fn within(low: T, high: T) -> Self {
         let mut k = T::k_least(low, high);
-        // For the widest ranges, the number of bins would overflow, so it is checked.
+        // The subtraction is checked, because for the widest ranges the number of bins would overflow.
         while high.bin(k).checked_sub(low.bin(k)).is_none_or(|bins| bins >= BINS_MAX as i128) {
             k += 1;
         }
@@ -222,7 +222,7 @@ impl Number for i128 {
     }
 }
 
-/// Minimum `k` for floats. Reason: scaling by smaller widths overflows.
+/// Minimum `k` for floats. Reason: the scale factor 2^-k overflows for smaller ones.
 const K_LEAST: i32 = -1000;
 
 impl Number for f64 {
@@ -249,7 +249,8 @@ fn coarser<T: Number>(bins: &Bins<T>, most: usize) -> (i32, i128, Vec<u64>) {
     let last = bins.first + bins.counts.len() as i128 - 1;
     let mut shift = 0;
     while shift < 127 && (last >> shift) - (bins.first >> shift) >= most.max(1) as i128 {
-        // The two bins on either side of zero cannot be merged, however wide the bins become.
+        // The bins on either side of zero cannot be merged by doubling the width, because zero is an edge of every
+        // width.
         if bins.first >> shift == -1 && last >> shift == 0 {
             break;
         }

@@ -120,7 +120,7 @@ mod tests {
         assert_ne!(hashes[0], and(of_bytes(b"a"), of_word(1)));
     }
 
-    /// Other implementations must produce the same hashes.
+    /// Compares with known hashes, which other implementations of the protocol must produce, too.
     #[test]
     fn hashes_as_published() {
         assert_eq!(of_word(0), 0);

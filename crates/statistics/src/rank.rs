@@ -173,7 +173,7 @@ mod tests {
     fn ranks_of_scipy() {
         let x = Int32Array::from(vec![Some(12), Some(2), Some(1), Some(12), Some(2), None]);
         let y = Float64Array::from(vec![1.0, 4.0, 7.0, 1.0, 0.0, 9.0]);
-        // The value of scipy.stats.kendalltau for the first five rows.
+        // The expected value is that of scipy.stats.kendalltau for the first five rows.
         assert!((kendall(&x, &y).unwrap() - -0.471_404_520_791_031_7).abs() < 1e-15);
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert!(nothing(both(&ramp, &Float64Array::from(vec![0.0, -0.0, 0.0]))));
         assert!(nothing(both(&ramp, &Float64Array::from(vec![1.0, f64::NAN, 0.0]))));
         assert!(nothing(both(&ramp.slice(0, 1), &ramp.slice(1, 1))));
-        // Adjacent integers that are equal as floats, and infinities, keep their order.
+        // Adjacent integers that would be equal as floats keep their order, and so do infinities.
         let large = UInt64Array::from(vec![u64::MAX - 2, u64::MAX - 1, u64::MAX]);
         let infinite = Float64Array::from(vec![f64::NEG_INFINITY, 0.0, f64::INFINITY]);
         assert_eq!(both(&large, &infinite), (1.0, 1.0));
@@ -195,7 +195,7 @@ mod tests {
         assert!(kendall(&ramp, &StringArray::from(vec!["a", "b", "c"])).is_err());
     }
 
-    /// Compares every pair of rows, by the definition of tau-b.
+    /// Computes Kendall's tau-b naively, by comparing every pair of rows.
     fn kendall_twin(x: &[i32], y: &[i32]) -> f64 {
         let (mut agreement, mut untied) = (0, [0.0, 0.0]);
         for j in 0..x.len() {
@@ -209,7 +209,7 @@ mod tests {
         f64::from(agreement) / (untied[0] * untied[1]).sqrt()
     }
 
-    /// Computes Pearson's coefficient of average ranks, each found by counting.
+    /// Computes Spearman's rank correlation naively: Pearson's coefficient of average ranks, each found by counting.
     fn spearman_twin(x: &[i32], y: &[i32]) -> f64 {
         let ranks = |values: &[i32]| -> Vec<f64> {
             let count = |test: &dyn Fn(&i32) -> bool| values.iter().filter(|v| test(v)).count() as f64;

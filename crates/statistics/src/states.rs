@@ -83,7 +83,7 @@ impl State {
     /// Errors of [`Sketch::update`] and [`Moments::update`].
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         match (self, columns) {
-            // An empty batch must not change a state.
+            // An empty batch is skipped, because it must not change a state.
             (_, [column, ..]) if column.is_empty() => Ok(()),
             (State::Sketch(sketch), [column]) => sketch.update(column),
             (State::Sketch(_), _) => Err(Error::internal("a sketch is of one column")),
@@ -141,7 +141,7 @@ pub struct States {
 }
 
 impl States {
-    /// Creates states for no groups.
+    /// Creates states without groups.
     ///
     /// # Errors
     /// As [`State::new`].
@@ -150,7 +150,7 @@ impl States {
         Ok(States { function, types: types.to_vec(), groups: Vec::new(), bytes: 0 })
     }
 
-    /// Creates states of the same function and types, for no groups.
+    /// Creates states of the same function and types, without groups.
     pub fn emptied(&self) -> States {
         States { function: self.function, types: self.types.clone(), groups: Vec::new(), bytes: 0 }
     }
@@ -175,8 +175,8 @@ impl States {
         self.bytes + self.groups.capacity() * size_of::<Option<State>>()
     }
 
-    /// Returns the bytes of memory that a group takes once it has a value, and an upper bound of the bytes that it can
-    /// take. Neither includes strings and binaries.
+    /// Returns two numbers of bytes, neither of which includes strings and binaries: the memory of a group that has a
+    /// value, and an upper bound of the memory that a group can take.
     ///
     /// # Errors
     /// As [`State::new`].

@@ -18,7 +18,7 @@ fn y() -> Float64Array {
     Float64Array::from_iter_values((0..ROWS).map(|k| (k * k * 31 % 997) as f64 / 8.0 + k as f64 / 4.0))
 }
 
-/// Returns a column in which every `every`-th value is NULL; none if `every` is 0.
+/// Returns a column in which every `every`-th value is NULL; a column without NULLs if `every` is 0.
 fn z(every: i64) -> Int64Array {
     (0..ROWS).map(|k| (every == 0 || k % every != 0).then_some(k * 37 % 11)).collect()
 }

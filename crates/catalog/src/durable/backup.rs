@@ -75,7 +75,7 @@ impl Backup {
         let (mut files, mut pins) = (Vec::new(), Vec::new());
         for (number, is_needed) in segments(&replay) {
             let Some(file) = pinned.get(&number) else {
-                // Not an error: a profile can be recomputed.
+                // A missing profile is not an error, because it can be recomputed.
                 if !is_needed {
                     continue;
                 }
@@ -162,7 +162,7 @@ pub fn adopt_backup(directory: &Arc<dyn Directory>, manifest: &str, node: u64) -
     ReplayedState::begin(&contents)?;
     let mut adopted = proto::Manifest::decode(&contents[..])
         .map_err(|error| Error::corrupt(format!("{manifest} cannot be decoded: {error}")))?;
-    // A new log begins, with records numbered from 0.
+    // A new log begins with records numbered from 0.
     (adopted.node, adopted.next_record) = (node, 0);
     adopted.others.clear();
     Log::open(directory.clone(), Some(node), 0, &mut |_, _| Ok(()))?;

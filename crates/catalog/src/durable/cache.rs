@@ -11,6 +11,9 @@
 //!
 //! Invariant: only values with a location in a segment are in the queues, and are evicted; any others could not be read
 //! again. Values of pinned tables leave the queues for good.
+//!
+//! Terms: a *segment* is a file of column chunks. A *handle* is a column chunk whose values may be evicted from
+//! memory, because a segment has a copy.
 
 use farpool_columns::Chunk;
 use farpool_memory::Reclaim;
@@ -23,17 +26,17 @@ use std::sync::{Arc, Weak};
 /// Divisor of the bytes of all values: the small queue has at most 1/10 of them.
 const SMALL_PART: usize = 10;
 
-/// Number of uses in the small queue after which values move to the main queue. More than one, because values are read
-/// for a first use.
+/// Number of uses in the small queue from which values move to the main queue. More than one, because values are read
+/// for their first use.
 const USES_TO_STAY: u8 = 2;
 
 /// Maximum number of evicted entries that are remembered, as a multiple of the entries in memory.
 const REMEMBERED: usize = 1;
 
-/// Bytes that are evicted at once: a memory page of the pool, so that not every allocation has to evict.
+/// Number of bytes that are evicted together: a memory page of the pool, so that not every allocation has to evict.
 const FREED_BYTES: usize = limits::PAGE_BYTES;
 
-/// Number of entries after which those of dropped handles are removed for the first time, and again each time the
+/// Number of entries at which entries of dropped handles are removed for the first time, and again each time the
 /// number has doubled.
 const ENTRIES_UNSEEN: usize = 1 << 10;
 
@@ -123,13 +126,13 @@ impl Cache {
             }));
         }
         drop(tenants);
-        // The sort is stable: ties keep their order of arrival.
+        // The sort is stable, so that chunks with equal numbers of uses keep their order of arrival.
         used.sort_by_key(|(rank, _)| *rank);
         used.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Lets the values of this chunk enter the main queue when they are read, because queries used them before the last
-    /// stop.
+    /// Records that the values of this chunk enter the main queue when they are read, because queries used them
+    /// before the last stop of the node.
     pub fn expect(&self, tenant: &TenantName, number: u64) {
         let mut tenants = self.0.lock();
         let queues = tenants.entry(tenant.clone()).or_default();
@@ -171,9 +174,11 @@ impl Queues {
 
     /// Removes and returns the values that are evicted next; `None` if all values are in use.
     fn evict(&mut self) -> Option<Arc<Chunk>> {
-        // Upper bound: each entry is examined once for each counted use, once more, and once in the small queue.
+        // Maximum number of examined entries: each is examined once for each counted use, once more, and once in the
+        // small queue.
         let mut looks = 5 * self.len();
-        // Number of consecutive entries in use, by queue: when all of a queue are in use, the other queue is examined.
+        // Number of consecutive entries in use, by queue. When all entries of a queue are in use, the other queue is
+        // examined.
         let (mut small_in_use, mut main_in_use) = (0, 0);
         while looks > 0 {
             looks -= 1;
@@ -234,7 +239,7 @@ impl Reclaim for Cache {
         let wanted = bytes.max(FREED_BYTES);
         let mut freed = 0;
         while freed < wanted {
-            // Freed after the lock is released.
+            // The values are freed here, after the lock was released.
             let Some(values) = self.evict(tenant) else { break };
             freed += values.bytes_encoded();
         }
@@ -249,7 +254,7 @@ mod tests {
     use farpool_columns::{ValueReader, ValueSource, encode_row_group};
     use farpool_memory::{Pool, PoolConfig};
 
-    /// Source of handles whose values are never read again, for tests.
+    /// Source of values for tests, whose handles are never read again after their eviction.
     #[derive(Debug, Default)]
     struct Nowhere(TenantName);
 
@@ -261,7 +266,7 @@ mod tests {
         fn fetch(&self, _handles: Vec<Arc<Chunk>>, _reader: Box<dyn ValueReader>) {}
     }
 
-    /// Creates handles with values in memory.
+    /// Creates `count` handles (chunks whose values may be evicted) with values in memory.
     fn handles(count: i64) -> Vec<Arc<Chunk>> {
         let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
         let source: Arc<dyn ValueSource> = Arc::new(Nowhere::default());

@@ -28,8 +28,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Format of the manifests that are written, and formats that can be read. Since format 2 merges are recorded, and ids
-/// have an origin.
+/// Format of the manifests that are written; `FORMATS` are those that can be read. Since format 2, merges are
+/// recorded, and ids have an origin.
 pub(super) const FORMAT: u32 = 2;
 pub(super) const FORMATS: RangeInclusive<u32> = 1..=FORMAT;
 
@@ -54,7 +54,8 @@ impl Catalog {
         let catalog = Arc::downgrade(self);
         self.background.write(Box::new(move || {
             let Some(catalog) = catalog.upgrade() else { return };
-            // Best effort: after a failure it is retried when the log has grown by as much again.
+            // The result is ignored: after a failure the checkpoint is retried when the log has grown by as much
+            // again.
             let _ = catalog.checkpoint();
             if let Some(durable) = catalog.durable.get() {
                 durable.write_hot_chunks();
@@ -104,7 +105,7 @@ impl Catalog {
                 drop(names);
                 return made;
             }
-            // Records prepared from now on must not refer to inline chunks of records that are about to be removed.
+            // From now on, new records must not refer to inline chunks of the records that are about to be removed.
             durable.floor.store(state.durable_records, Ordering::Relaxed);
             let (names, loads) = (state.visible.clone(), state.loads.clone());
             (names, state.under_way(), loads, state.durable_records, state.versions_made)
@@ -119,7 +120,7 @@ impl Catalog {
                 Some(KnownProfile::Gathered(profile)) => {
                     writer.write_profile(&profile, current.key.as_ref(), |file| !sparse.has(file))?;
                 }
-                // Its bytes are copied without decoding.
+                // The profile is copied without being decoded.
                 Some(KnownProfile::Stored(profile)) => sparse.rewrite_profile(&profile, &mut writer)?,
                 None => {}
             }
@@ -129,7 +130,7 @@ impl Catalog {
         writer.finish()?;
         let mut manifest = durable.manifest(&names, &loads);
         (manifest.next_record, manifest.versions_made) = (next_record, versions_made);
-        // Tables with records behind the manifest. Such a record may refer to a chunk of an earlier record that no
+        // Tables with records after the manifest. Such a record may refer to a chunk of an earlier record that no
         // table of the manifest has.
         let groups = under_way.iter().flat_map(|current| current.table.row_groups.iter());
         manifest.others = groups.map(|group| group_bytes(group, u64::MAX, durable)).collect();
@@ -137,7 +138,7 @@ impl Catalog {
         let number = latest.manifest + 1;
         write_sealed(&*durable.directory, &manifest_name(number), FORMAT, &manifest.encode_to_vec())?;
         tables().flat_map(chunks).for_each(|chunk| Location::of(chunk, &durable.next_chunk).is_in_manifest());
-        // Best effort: recovery removes leftover files.
+        // The result is ignored, because recovery removes leftover files.
         let _ = durable.directory.remove(&manifest_name(latest.manifest));
         (latest.manifest, latest.next_record) = (number, next_record);
         latest.replaced.clear();
@@ -153,8 +154,8 @@ fn chunks(current: &Current) -> impl Iterator<Item = &Arc<Chunk>> {
 }
 
 impl Current {
-    /// Returns the profile of the settled rows if it is known and there are many rows; `None` otherwise, because that
-    /// of a few rows is cheap to recompute.
+    /// Returns the profile of the settled rows if it is known and there are many rows; `None` otherwise, because the
+    /// profile of few rows is cheap to recompute.
     fn known_profile(&self) -> Option<KnownProfile> {
         let are_many = self.rows_settled >= u64_from(limits::ROW_GROUP_ROWS);
         self.tap.as_ref().filter(|_| are_many)?.known()
@@ -176,8 +177,8 @@ impl Durable {
                 let groups = current.table.row_groups.iter();
                 let profile = current.known_profile().and_then(|profile| {
                     let location = Location::at(profile.location(), &self.next_chunk);
-                    // `None` for a profile that became known after the segment was written; the next checkpoint stores
-                    // it.
+                    // The result is `None` for a profile that became known after the segment was written; the next
+                    // checkpoint stores that profile.
                     Some(vec![location.segment(u64::MAX)?, location.number, current.rows_settled])
                 });
                 manifest.tables.push(encoded(&proto::Table {

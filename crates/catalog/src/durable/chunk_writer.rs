@@ -1,4 +1,4 @@
-//! Writing of column chunks to segments.
+//! Writing of column chunks to segments (files of chunks in a data directory).
 
 use super::locations::{Location, SegmentFile};
 use super::{Durable, proto};
@@ -13,12 +13,12 @@ use prost::Message;
 use std::mem;
 use std::sync::Arc;
 
-/// Maximum encoded bytes of the chunks of a change that are stored in its log record. Reason: a segment would cost
-/// more.
+/// Maximum number of encoded bytes of a change's chunks for storing them in its log record. Reason: for fewer bytes,
+/// a segment would cost more than the record.
 pub(super) const INLINE_BYTES: usize = 1 << 20;
 
-/// Bytes at which a segment is finished; at most a part (1/`POOL_PART`) of the pool, because chunks of an unfinished
-/// segment cannot be evicted.
+/// Number of bytes at which a segment is finished, but at most one part in `POOL_PART` of the pool. Reason: chunks of
+/// an unfinished segment cannot be evicted.
 const SEGMENT_BYTES: u64 = 1 << 30;
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 const POOL_PART: u64 = 8;
@@ -50,11 +50,11 @@ struct WrittenPart {
     location: Arc<Location>,
     /// The chunk, if its values may be evicted when the segment is durable.
     handle: Option<Arc<Chunk>>,
-    /// Encryption key of the table in segments, if it has one.
+    /// Encryption key of the table's data in segments; `None` if the table has none.
     key: Option<Arc<TableKey>>,
 }
 
-/// Bytes that are to be written for a column chunk or profile.
+/// Bytes to be written for a column chunk or profile: head and data.
 struct PartImage {
     head: Vec<u8>,
     bytes: usize,
@@ -76,7 +76,7 @@ impl ChunkWriter {
         writer
     }
 
-    /// Adds a row group of a table with this encryption key.
+    /// Adds a row group of a table with the encryption key `key`.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -95,7 +95,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Writes a column chunk of a table with this encryption key, unless a segment has it already.
+    /// Writes a column chunk of a table with the encryption key `key`, unless a segment has it already.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -104,7 +104,7 @@ impl ChunkWriter {
         if location.is_in_segment() {
             return Ok(());
         }
-        // Values cannot have been evicted before their chunk is in a segment.
+        // Values are in memory here, because they are evicted only after their chunk is in a segment.
         let values =
             chunk.values().ok_or_else(|| Error::internal("values left memory before they were kept"))?;
         let image = values.to_image()?;
@@ -137,7 +137,7 @@ impl ChunkWriter {
         self.put(WrittenPart { location, handle: None, key }, again, |out| out.extend_from_slice(&data))
     }
 
-    /// Writes the states of a profile of a table with this encryption key, unless they are in a segment that is not
+    /// Writes the states of a profile of a table with the encryption key `key`, unless they are in a segment that is not
     /// compacted.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl OpenSegment {
 
 impl Drop for ChunkWriter {
     fn drop(&mut self) {
-        // Dropped unfinished: the load has failed, and its segment is removed.
+        // If the writer is dropped with an unfinished segment, the load has failed, and the segment is removed.
         if let Some(open) = self.open.take() {
             self.durable.discard_segment(open.writer);
         }

@@ -19,12 +19,12 @@ use farpool_model::Result;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// Minimum dead bytes of sparse segments for which compaction starts; they must also be at least 1/`DEAD_PART` of all
-/// bytes.
+/// Minimum number of dead bytes in sparse segments for which compaction starts. They must also be at least one part
+/// in `DEAD_PART` of the bytes of all segments.
 const DEAD_BYTES_MIN: u64 = 8 << 20;
 const DEAD_PART: u64 = 8;
 
-/// Maximum bytes that one checkpoint copies, except that it copies at least one segment.
+/// Maximum number of bytes that one checkpoint copies, except that it copies at least one segment.
 const MOVED_BYTES: u64 = 256 << 20;
 
 /// Sparse segments that a checkpoint compacts, by id.
@@ -50,9 +50,9 @@ impl SparseSegments {
         chunks: impl Iterator<Item = &'a Arc<Chunk>>,
         writer: &mut ChunkWriter,
     ) -> Result<()> {
-        // Marked first: on a full disk every dropped chunk would otherwise queue another attempt.
+        // The segments are marked first. Otherwise, on a full disk, every dropped chunk would queue another attempt.
         self.files().for_each(|file| file.is_compacted());
-        // Row groups may share a chunk of NULLs.
+        // Row groups may share a chunk of NULLs, which is copied once.
         let mut moved = HashSet::new();
         for chunk in chunks {
             let Some(location) = Location::existing(chunk) else { continue };
@@ -103,7 +103,7 @@ impl Catalog {
     pub(super) fn compact_where_it_pays(self: &Arc<Self>) {
         let Some(durable) = self.durable.get() else { return };
         if !durable.is_closed() && durable.is_worth_compacting() && self.compact().is_ok() {
-            // Queues the rest, if there is more than one checkpoint copies.
+            // Queues the next compaction, in case there is more than one checkpoint copies.
             durable.collector.want();
         }
     }

@@ -1,15 +1,15 @@
-//! Tests of tables whose chunks are compressed in segments, by each codec, and of directories of earlier versions. The
-//! random tests next to this file also run over directories with segments of all kinds.
+//! Tests of tables whose chunks are compressed in segments, by each codec, and of data directories of earlier
+//! versions. The random tests in `tests/model.rs` also run over directories with segments of all kinds.
 
 use super::encrypted::{new_directory, unlocked};
 use super::*;
 use arrow_array::{Float64Array, Int64Array};
 use farpool_disk::{Codec, CompressionPolicy, compressing};
 
-/// Number of rows of each table: several compressed blocks of its second column.
+/// Number of rows of each table. Reason: the second column then takes several compressed blocks.
 const ROWS: i64 = 20_000;
 
-/// Generates rows that are compressible after their encodings.
+/// Generates rows that a codec can compress further after their columns were encoded.
 fn rows(first: i64) -> RecordBatch {
     let numbers = Int64Array::from_iter_values(first..first + ROWS);
     let thirds = Float64Array::from_iter_values((0..ROWS).map(|row| (row % 50) as f64 / 3.0));
@@ -24,7 +24,7 @@ fn opened(directory: Arc<dyn Directory>, way: CompressionPolicy) -> (Arc<Catalog
     (catalog, recovery)
 }
 
-/// Creates a table for each codec, in a segment of its own.
+/// Creates a table for each codec, each in a segment of its own.
 fn filled(directory: &Arc<SimulatedDirectory>) {
     for (first, codec) in (0..).zip(Codec::ALL) {
         let (catalog, _) = opened(unlocked(directory).unwrap(), CompressionPolicy::By(codec));
@@ -75,7 +75,7 @@ fn tables_of_all_codecs_are_read_and_told() {
     }
 }
 
-/// The execution statistics count bytes read from disk as stored, which means compressed.
+/// The execution statistics count bytes read from disk in their stored form, that is, compressed.
 #[test]
 fn handles_tell_what_is_read_from_disk() {
     let directory = new_directory(false);
@@ -104,8 +104,8 @@ fn filled_group(group: &Arc<RowGroup>) {
     assert_eq!(thirds.slice(50, 50).to_data(), rows(0).column(1).slice(0, 50).to_data());
 }
 
-/// Data directories written by this version and earlier ones, which must stay readable; the latest of each kind is
-/// last.
+/// Names of data directories that this version and earlier ones have written, and that must stay readable. The latest
+/// of each kind is last.
 const PLAIN: &[&str] = &["segments-3"];
 const ENCRYPTED: &[&str] = &["segments-4-encrypted", "segments-5-encrypted"];
 

@@ -1,5 +1,7 @@
 //! Decoding of log records to changes. The representation of row groups depends on the caller ([`Form`]): in memory, or
 //! as ids during recovery.
+//!
+//! A *segment* is a file of column chunks in the data directory.
 
 use super::prepare::VERSION_BYTES;
 use super::proto::{self, Kind};
@@ -123,14 +125,14 @@ impl GroupRecord {
             return Err(wrong());
         }
         let group = GroupRecord { rows, runs: runs.to_vec() };
-        // Bounds the memory of the numbers: a short record can name very long runs.
+        // Bounds the memory for the chunk ids, because a short record can name very long runs of chunks.
         match group.columns() <= limits::COLUMNS_MAX as u64 {
             true => Ok(group),
             false => Err(wrong()),
         }
     }
 
-    /// Returns the number of chunks, which is that of the columns.
+    /// Returns the number of chunks of the row group, which is its number of columns.
     pub fn columns(&self) -> u64 {
         self.runs.iter().fold(0_u64, |count, [_, _, run]| count.saturating_add(*run))
     }

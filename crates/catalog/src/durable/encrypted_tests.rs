@@ -1,4 +1,7 @@
-//! Tests of tables in an encrypted directory. The random test next to this file runs over both kinds.
+//! Tests of tables in an encrypted data directory. The random test in `tests/model.rs` also runs over both kinds
+//! of directories.
+//!
+//! A *segment* is a file of column chunks in the data directory.
 
 use super::*;
 use crate::Current;
@@ -25,21 +28,21 @@ pub(super) fn new_directory(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     directory
 }
 
-/// Unlocks the directory with its key, if it is encrypted.
+/// Unlocks the directory with the master key, if it is encrypted.
 pub(super) fn unlocked(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
     let key = directory.open("keys").is_ok().then(|| master(KEY));
     unlock(directory.clone(), key.as_ref(), None)
 }
 
-/// Opens a folder that was written with the test key (`is_encrypted`) or without one.
+/// Opens a data directory on disk that was written with the master key of the tests (`is_encrypted`) or without one.
 pub(super) fn unlocked_local(path: &std::path::Path, is_encrypted: bool) -> Arc<dyn Directory> {
     let key = is_encrypted.then(|| master(KEY));
     unlock(LocalDirectory::open(path).unwrap(), key.as_ref(), None).unwrap()
 }
 
-/// Unlocks the directory as [`unlocked`] does, and compresses what is written from now on.
+/// Unlocks the directory as [`unlocked`] does. What is written from now on is compressed.
 pub(super) fn opened(directory: &Arc<SimulatedDirectory>) -> Result<Arc<dyn Directory>> {
-    // The codec depends on the number of files, so that a directory opened often gets segments of all kinds.
+    // The codec depends on the number of files, so that a directory that is opened often gets segments of all codecs.
     let ways = Codec::ALL.map(CompressionPolicy::By);
     let way = ways.get(directory.names().map_or(0, |names| names.len()) % 4).copied();
     Ok(compressing(unlocked(directory)?, way.unwrap_or(CompressionPolicy::None)))
@@ -52,7 +55,7 @@ fn every_byte_of_an_encrypted_directory_is_flipped() {
 
 const TEXTS: [&str; 4] = ["plainly_named", "a_view_of_it", "select 'what a view says'", "a_new_column"];
 
-/// Creates a directory with names, rows and texts in its manifest, in a segment and in the log.
+/// Creates a directory that has table names, rows and view texts in its manifest, in a segment and in the log.
 fn filled(is_encrypted: bool) -> Bench {
     let bench = Bench::over(new_directory(is_encrypted));
     let [table, view, text, column] = TEXTS;
@@ -74,7 +77,7 @@ fn filled(is_encrypted: bool) -> Bench {
     bench
 }
 
-/// Returns every file of a directory.
+/// Returns the name and the contents of every file of a directory.
 pub(super) fn contents(directory: &SimulatedDirectory) -> Vec<(String, Vec<u8>)> {
     let read = |name: String| {
         let file = directory.open(&name).unwrap();
@@ -90,7 +93,8 @@ fn nothing_of_tables_or_keys_is_in_any_file() {
     let found = |bench: &Bench| {
         let all = contents(&bench.directory);
         let has = |text: &&[u8]| all.iter().any(|(_, bytes)| bytes.windows(text.len()).any(|it| it == *text));
-        // Rows are texts, so that they are searched for; so is the key, whole and in part.
+        // The rows are strings, so that files can be searched for them. Files are also searched for the master key,
+        // whole and in parts.
         let rows = ["row 17", "default"].map(str::as_bytes);
         let texts = TEXTS.iter().map(|text| text.as_bytes()).chain(rows).chain([&KEY[..16], &KEY[16..]]);
         texts.filter(has).map(|text| String::from_utf8_lossy(text).into_owned()).collect::<Vec<_>>()
@@ -144,7 +148,7 @@ fn current(bench: &Bench, table: &str) -> Current {
     bench.catalog.newest(&tenant(), &name(table)).unwrap()
 }
 
-/// Returns the ids of the keys of a table and of its tenant.
+/// Returns the ids of the encryption keys of a table and of its tenant.
 fn key_ids(bench: &Bench, table: &str) -> (WrappedKeyId, WrappedKeyId) {
     let key = current(bench, table).key.expect("the directory is encrypted");
     (key.wrapped().id(), key.tenant().wrapped().id())
@@ -183,7 +187,7 @@ fn a_table_keeps_its_key_until_another_takes_its_place() {
         bench.again(seed);
         assert_eq!(key_ids(&bench, "t"), replaced);
     }
-    // The key of a tenant is dropped with its last table.
+    // The encryption key of a tenant is dropped with its last table.
     for table in ["t", "u"] {
         bench.catalog.drop_table(&tenant(), &name(table)).unwrap().wait().unwrap();
     }
@@ -193,14 +197,14 @@ fn a_table_keeps_its_key_until_another_takes_its_place() {
 }
 
 impl Bench {
-    /// Reads all rows of a table.
+    /// Reads all rows of a table, and compares them with the expected ones.
     fn check_some(&self, table: &str) {
         let (_, found) = self.catalog.get(&tenant(), &name(table)).unwrap();
         assert_eq!(values(&found), self.tables[&name(table)]);
     }
 }
 
-/// Returns all file contents that the directory's key decrypts.
+/// Returns all file contents that can be decrypted with the key of the directory.
 fn opened_files(directory: &dyn Directory) -> Vec<u8> {
     let mut all = Vec::new();
     let mut logs = 0;
@@ -211,7 +215,7 @@ fn opened_files(directory: &dyn Directory) -> Vec<u8> {
         logs += usize::from(name.starts_with("log"));
     }
     assert_eq!(logs, 1, "what was before the checkpoint is gone");
-    // Reads all remaining records, from the oldest one on.
+    // Reads all log records that remain, from the oldest one on.
     let is_there = |from: &u64| Log::read(directory, *from, &mut |_, _| Ok(())).is_ok();
     let from = (0..1000).find(is_there).unwrap();
     let mut sink = |_, record: &[u8]| {
@@ -222,7 +226,7 @@ fn opened_files(directory: &dyn Directory) -> Vec<u8> {
     all
 }
 
-/// A dropped table is unreadable even with the master key, also in segments that stay for other tables.
+/// A dropped table is unreadable even with the master key, also in segments that are kept for other tables.
 #[test]
 fn the_key_of_a_dropped_table_is_in_no_file() {
     let mut bench = Bench::over(new_directory(true));
@@ -257,18 +261,18 @@ fn the_key_of_a_dropped_table_is_in_no_file() {
         assert_eq!(segment.read(part, key, &mut data).unwrap_err().kind, ErrorKind::Corrupt);
         assert_eq!(segment.head(part, key).unwrap_err().kind, ErrorKind::Corrupt);
     }
-    // The bytes are still there, for a test that kept the key.
+    // The encrypted bytes are still there: this test has kept the key, and can decrypt them.
     segment.read(part, Some(&keys[0]), &mut data).unwrap();
     bench.tables = [(name("u"), (0..100).map(Some).collect())].into();
     bench.again(None);
     bench.check();
-    // The same holds for a table that was replaced.
+    // The key is also gone for a table that was replaced.
     bench.load(&name("u"), LoadMode::Replace, batch(0..10), None).unwrap();
     bench.catalog.checkpoint().unwrap();
     assert!(!has(&bench, &keys[1]));
 }
 
-/// Rows that were written under the key of one table cannot become rows of another table.
+/// Rows that were written under the encryption key of one table cannot become rows of another table.
 #[test]
 fn a_large_append_to_a_table_that_was_replaced_is_refused() {
     let bench = Bench::over(new_directory(true));
@@ -281,7 +285,7 @@ fn a_large_append_to_a_table_that_was_replaced_is_refused() {
     bench.load(&t, LoadMode::Replace, batch(0..10), None).unwrap();
     let error = late.commit().unwrap_err();
     assert!(error.kind == ErrorKind::Stale && error.message.contains("was replaced"), "{error}");
-    // Rows that were not written yet can.
+    // Rows that were not written yet can become rows of the other table.
     let refused = small.commit();
     assert!(refused.is_ok_and(|made| made.rows == 15));
 }
@@ -291,7 +295,8 @@ fn kept() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory/format-1-encrypted")
 }
 
-/// Writes the directory that the next test opens. Run by hand when a format changes, into another folder.
+/// Writes the data directory that the next test opens, into another folder than the existing one. Run by hand when a
+/// format changes.
 #[test]
 #[ignore = "writes into testdata"]
 fn write_an_encrypted_directory() {
@@ -320,7 +325,7 @@ fn the_encrypted_directory_of_an_earlier_version_is_opened() {
         assert_eq!((recovery.node, recovery.damaged.len()), (7, 0));
         let (_, found) = catalog.get(&tenant(), &name("t")).unwrap();
         assert!(values(&found) == expected.iter().copied().map(Some).collect::<Vec<_>>());
-        // The table has no key, and continues without one.
+        // The table was created without an encryption key, and stays without one.
         assert!(catalog.newest(&tenant(), &name("t")).unwrap().key.is_none());
         let mut load = catalog
             .begin_load(&tenant(), &name("t"), &batch(0..0).schema(), LoadMode::Append.into(), None)

@@ -19,7 +19,7 @@ impl Durable {
             return;
         }
         let contents: Vec<u8> = used.into_iter().flat_map(u64::to_le_bytes).collect();
-        // Best effort: without the file the next warm-up has no order of use.
+        // The result is ignored: without the file the next warm-up reads chunks without an order of use.
         let _ = write_sealed(&*self.directory, USED, FORMAT, &contents);
     }
 

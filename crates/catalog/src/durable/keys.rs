@@ -1,8 +1,9 @@
 //! Encryption keys of tables and tenants in an encrypted directory.
 //!
-//! A load that creates or replaces a table draws a key, which all versions of the table share. The wrapped (encrypted)
-//! keys of the table and its tenant are in the record of the load and in each manifest that has the table. When neither
-//! exists any more, the key is lost, and the parts of the table that segments and backups still have are unreadable.
+//! A load that creates or replaces a table creates a random key, which all versions of the table share. The
+//! wrapped (encrypted) keys of the table and its tenant are in the record of the load and in each manifest that has
+//! the table. When neither the record nor such a manifest exists any more, the key is lost, and the parts of the
+//! table that segments and backups still have are unreadable.
 //!
 //! Tables from directories of earlier versions have no key: their parts are encrypted under the keys of their segments.
 //!
@@ -32,7 +33,7 @@ impl TenantKeys {
 }
 
 impl Durable {
-    /// Draws a key for a new table of `tenant`; `None` if the directory is not encrypted.
+    /// Creates a random encryption key for a new table of `tenant`; `None` if the directory is not encrypted.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.
@@ -54,14 +55,14 @@ impl Durable {
 }
 
 impl Catalog {
-    /// Draws a key as [`Durable::new_table_key`] does; `None` for a catalog in memory.
+    /// Creates a key as [`Durable::new_table_key`] does; `None` for a catalog in memory.
     pub(crate) fn new_table_key(&self, tenant: &TenantName) -> Result<Option<Arc<TableKey>>> {
         self.durable.get().map_or(Ok(None), |durable| durable.new_table_key(tenant))
     }
 }
 
-/// Returns whether a column chunk may be part of a table with this encryption key: it is in no segment, or in one under
-/// the same key.
+/// Returns whether a column chunk may be part of a table with the encryption key `key`: it is in no segment, or in
+/// one under the same key.
 pub(crate) fn fits_key(chunk: &Chunk, key: Option<&Arc<TableKey>>) -> bool {
     Location::existing(chunk).is_none_or(|location| {
         !location.is_in_segment() || location.key().map(Arc::as_ptr) == key.map(Arc::as_ptr)

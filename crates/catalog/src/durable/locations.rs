@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 pub(super) struct Location {
     pub number: u64,
     place: Mutex<Place>,
-    /// Encryption key of the table, if it has one and the copy is in a segment.
+    /// Encryption key of the table; empty if it has none or the copy is not in a segment.
     key: OnceLock<Arc<TableKey>>,
     /// Locations of the chunks that this one was merged from. Recovery needs them until a manifest has the merged
     /// chunk.
@@ -45,10 +45,11 @@ pub(super) struct SegmentFile {
     pub number: u64,
     pub segment: Segment,
     pub collector: Arc<SegmentCollector>,
-    /// Bytes of all parts, and bytes of the live parts, which are the location of a chunk in memory.
+    /// Bytes of all parts of the segment. `bytes_live` counts those of the live parts, which are the location of a
+    /// chunk in memory.
     bytes_of_parts: u64,
     bytes_live: AtomicU64,
-    /// Live bytes at the latest compaction. The segment is not compacted again before there are fewer.
+    /// Number of live bytes at the latest compaction. The segment is not compacted again until it has fewer.
     bytes_left: AtomicU64,
 }
 
@@ -86,7 +87,7 @@ impl SegmentFile {
         self.bytes_live.load(Ordering::Relaxed)
     }
 
-    /// Returns whether less than half of the segment is live, and less than at its latest compaction.
+    /// Returns whether less than half of the segment is live, and fewer bytes than at its latest compaction.
     pub fn is_sparse(&self) -> bool {
         let live = self.bytes_live();
         live < self.bytes_of_parts / 2 && live < self.bytes_left.load(Ordering::Relaxed)
@@ -101,7 +102,7 @@ impl SegmentFile {
     fn remove_live(&self, chunk: u64) {
         let gone = self.segment.part(chunk).map_or(0, weight);
         let less = |live: u64| Some(live.saturating_sub(gone));
-        // Cannot fail: the closure never returns `None`.
+        // Cannot fail, because the closure never returns `None`.
         let _ = self.bytes_live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
@@ -140,7 +141,8 @@ impl SegmentCollector {
         drop(catalog);
         background.write(Box::new(move || {
             collector.is_wanted.store(false, Ordering::Relaxed);
-            // Without a catalog no chunk is in memory, although its tables are still needed on disk.
+            // If the catalog was dropped, no chunk is in memory although its tables are still needed on disk, so that
+            // no segment may be removed.
             let Some(catalog) = collector.catalog.upgrade() else { return };
             if let Some(durable) = catalog.durable.get() {
                 durable.remove_unused_segments();
@@ -154,7 +156,7 @@ impl Drop for Location {
     fn drop(&mut self) {
         let Place::Segment(file) = self.place.get_mut() else { return };
         file.remove_live(self.number);
-        // The other reference is in the directory's list of segments.
+        // Of two references, one is this location's, and the other is in the directory's list of segments.
         if Arc::strong_count(file) == 2 || file.is_sparse() {
             let collector = file.collector.clone();
             // Releases the reference to the segment before the job looks for unreferenced ones.
@@ -207,7 +209,7 @@ impl Location {
             }
             None => Place::Log(record),
         };
-        // The slot is empty, since no other thread has the chunk yet.
+        // Cannot fail: the slot is empty, since no other thread has the chunk yet.
         let _ = slot.set(Arc::new(Location {
             number,
             place: Mutex::new(place),
@@ -270,7 +272,7 @@ impl Location {
     /// Records that the copy is in a segment that was just written, under the table's encryption key if there is one,
     /// and no longer at its previous location.
     pub fn put_in_segment(&self, segment: &Arc<SegmentFile>, key: Option<Arc<TableKey>>) {
-        // All versions of a table share its key, so that setting it twice is harmless.
+        // Setting the key twice is harmless, because all versions of a table share it.
         key.into_iter().for_each(|key| drop(self.key.set(key)));
         let before = std::mem::replace(&mut *self.place.lock(), Place::Segment(segment.clone()));
         if let Place::Segment(before) = before

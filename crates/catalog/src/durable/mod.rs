@@ -188,14 +188,15 @@ impl Durable {
     fn discard_segment(&self, writer: SegmentWriter) {
         let name = segment_name(writer.number());
         drop(writer);
-        // Best effort: recovery removes leftover files.
+        // The result is ignored, because recovery removes leftover files.
         let _ = self.directory.remove(&name);
     }
 
     /// Removes the segments that hold no chunk of a row group in memory. The changes that dropped the last references
     /// must be durable.
     fn remove_unused_segments(&self) {
-        // The list is locked and gives out references only under the lock, so that a count of 1 cannot rise.
+        // While the list of segments is locked, nobody gets a new reference from it, so that a count of 1 cannot
+        // rise.
         let mut segments = self.segments.lock();
         let unused: Vec<u64> = segments
             .iter()
@@ -205,13 +206,13 @@ impl Durable {
         unused.iter().for_each(|number| drop(segments.remove(number)));
         drop(segments);
         for number in unused {
-            // Best effort: recovery removes leftover files.
+            // The result is ignored, because recovery removes leftover files.
             let _ = self.directory.remove(&segment_name(number));
         }
     }
 }
 
-/// Returns true if the values of a chunk may leave memory, since a segment has a copy.
+/// Returns true if the values of a chunk may be evicted from memory, because a segment has a copy.
 pub(super) fn is_in_segment(chunk: &Chunk) -> bool {
     Location::existing(chunk).is_some_and(|location| location.is_in_segment())
 }
@@ -266,14 +267,14 @@ impl Catalog {
     /// [`Background::write`]: crate::Background::write
     pub fn write_records(&self) -> bool {
         let Some(durable) = self.durable.get().filter(|_| self.records_waiting() > 0) else { return false };
-        // Errors reach the callers that wait for the records.
+        // The error is not lost: callers that wait for the records get it.
         let is_written = durable.log.commit(durable.log.next_record() - 1).is_ok();
         if !durable.is_mark_wanted.swap(true, Ordering::Relaxed) {
             let durable = Arc::downgrade(durable);
             self.background.write(Box::new(move || {
                 let Some(durable) = durable.upgrade() else { return };
                 durable.is_mark_wanted.store(false, Ordering::Relaxed);
-                // Best effort: the previous mark stays correct.
+                // The result is ignored, because the previous mark stays correct.
                 drop(durable.log.mark());
             }));
         }
@@ -303,13 +304,13 @@ impl Catalog {
         durable.write_hot_chunks();
         durable.log.stop();
         let closed = durable.log.close();
-        // Written last, so that the next start detects the loss of any record.
+        // The mark is written last, so that the next start detects the loss of any record.
         drop(durable.log.mark());
         closed.and(checkpoint)
     }
 }
 
-/// Makes changes visible once their records are durable.
+/// Observer of the log that makes changes visible when their records are durable.
 #[derive(Debug)]
 struct DurabilityObserver(Weak<Catalog>);
 
@@ -319,7 +320,7 @@ impl Observer for DurabilityObserver {
         let (wakes, replaced) = catalog.state.write().durable(count);
         wakes.into_iter().for_each(|wake| wake(Ok(())));
         if !replaced.is_empty() {
-            // Runs in the background, so that the log does not wait while memory is freed.
+            // Memory is freed in the background, so that the log need not wait for that.
             catalog.background.write(Box::new(move || drop(replaced)));
         }
     }

@@ -12,7 +12,7 @@ use farpool_model::{Result, TenantName};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-/// Maximum share of the pool that may be in use, in quarters.
+/// Maximum used fraction of the pool, in quarters, at which the warm-up continues.
 const QUARTERS: u64 = 3;
 
 /// Number of previously used chunks that are read at once: twice the number of threads that read.
@@ -103,7 +103,7 @@ impl ValueReader for Preloader {
     }
 
     fn arrived(self: Box<Self>, outcome: Result<HeldValues>) {
-        // Errors are ignored: a query that needs the chunk reads it again and reports them.
+        // The error is ignored: a query that needs the chunk reads it again and reports the error.
         drop(outcome);
         self.go_on();
     }

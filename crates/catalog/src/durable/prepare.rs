@@ -1,4 +1,7 @@
 //! Preparation of the log record of a change, before it is appended.
+//!
+//! Terms: a *segment* is a file of column chunks. A chunk is *inline* if it is stored in the log record instead. A
+//! key is *wrapped* if it is encrypted with another key.
 
 use super::chunk_writer::{ChunkWriter, INLINE_BYTES};
 use super::locations::Location;
@@ -14,7 +17,7 @@ use prost::Message;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes of the version at the beginning of a record.
+/// Number of bytes of the table version at the beginning of a record.
 pub(super) const VERSION_BYTES: usize = 8;
 
 /// A log record that can be appended.
@@ -22,7 +25,7 @@ pub(super) const VERSION_BYTES: usize = 8;
 pub(crate) struct Prepared {
     /// The change; `None` for a record that another node has prepared.
     change: Option<Change>,
-    /// Encryption key of the table in segments, if it has one.
+    /// Encryption key of the table's data in segments; `None` if the table has none.
     key: Option<Arc<TableKey>>,
     bytes: Vec<u8>,
     frees_space: bool,
@@ -34,8 +37,9 @@ pub(crate) struct Prepared {
 }
 
 impl Durable {
-    /// Prepares the record of a change of a table with this encryption key. New column chunks that are not on disk yet
-    /// are stored in the record or, if they are large together, written to segments. Blocks on the disk then.
+    /// Prepares the record of a change of a table with the encryption key `key`. New column chunks that are not on
+    /// disk yet are stored in the record or, if they are large together, written to segments. Blocks on the disk
+    /// then.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -145,7 +149,7 @@ impl Prepared {
         (record.name, record.kind) = (name, Some(kind));
         self.bytes.clear();
         self.bytes.resize(VERSION_BYTES, 0);
-        // Encoding into a vector cannot fail: the vector grows.
+        // Encoding into a vector cannot fail, because the vector grows.
         record.encode(&mut self.bytes).expect("a vector has room");
         Ok(())
     }
@@ -155,7 +159,7 @@ impl Prepared {
     }
 }
 
-/// Makes the chunks of `groups`, of a table with this encryption key, durable: those that are not on disk yet are
+/// Makes the chunks of `groups`, of a table with the encryption key `key`, durable: those that are not on disk yet are
 /// stored in `record` or written to segments. Returns the locations of the chunks stored in `record`.
 fn keep(
     (durable, floor): (&Arc<Durable>, u64),
@@ -176,7 +180,7 @@ fn keep(
     let (mut locations, mut seen) = (Vec::new(), HashSet::new());
     for chunk in lacking {
         let location = location(chunk);
-        // Row groups may share a chunk of NULLs.
+        // Row groups may share a chunk of NULLs, which is stored once.
         if !seen.insert(location.number) {
             continue;
         }

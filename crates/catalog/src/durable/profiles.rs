@@ -1,7 +1,8 @@
 //! Profiles (statistics of tables) that recovery leaves on disk, in segments. They are read on demand or in the
 //! background, because reading the profiles of thousands of tables takes longer than the rest of a start.
 //!
-//! If all profiles are small, recovery reads them itself, so that already the first statement is planned with them.
+//! If all profiles together are small, recovery reads them itself, so that even the first statement is planned
+//! with them.
 
 use super::locations::{Location, SegmentFile};
 use super::proto;
@@ -15,10 +16,12 @@ use prost::Message;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Maximum bytes of all profiles together that recovery reads itself, which takes about 10 milliseconds.
+/// Maximum number of bytes of all profiles together that recovery reads itself. Reading that many takes about 10
+/// milliseconds.
 const READ_AT_START_BYTES: u64 = 1 << 20;
 
-/// Number of profiles per background job, which takes about 5 milliseconds; other reads then get a turn.
+/// Number of profiles that one background job reads, which takes about 5 milliseconds. Other reads get a turn after
+/// each job.
 const READ_AT_ONCE: usize = 16;
 
 /// A profile of a table that is in a segment.
@@ -28,7 +31,7 @@ pub(crate) struct StoredProfile {
 }
 
 impl StoredProfile {
-    /// Creates a reference to the profile with id `number` in a segment, of a table with this encryption key.
+    /// Creates a reference to the profile with id `number` in a segment, of a table with the encryption key `key`.
     pub(super) fn found(number: u64, file: &Arc<SegmentFile>, key: Option<&Arc<TableKey>>) -> StoredProfile {
         let location = OnceLock::new();
         Location::found(&location, number, Some((file.clone(), key.cloned())), 0);

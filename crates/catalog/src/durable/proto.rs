@@ -6,6 +6,10 @@
 //! Invariant: a field keeps its number and meaning for ever; new fields are optional; readers skip unknown fields.
 //! Repeated messages are declared as bytes and decoded one by one. Otherwise empty messages would take fifty times as
 //! much memory as on disk, so that a small corrupted file could exhaust memory.
+//!
+//! Terms: a *segment* is a file of column chunks. A chunk is *inline* if it is stored in a record of the log instead.
+//! A key is *wrapped* if it is encrypted with another key. Ids contain an *origin*, which identifies the node that
+//! gave the id. A *profile* is the statistics of a table's rows.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
@@ -70,10 +74,10 @@ pub struct Empty {}
 /// Creates or replaces a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Put {
-    /// [`Field`]s.
+    /// The columns, as encoded [`Field`]s.
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub fields: Vec<Bytes>,
-    /// [`Group`]s.
+    /// The row groups, as encoded [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub groups: Vec<Bytes>,
     /// Encryption tier of the values in memory: its index in [`farpool_model::Tier::ALL`] plus one, or 0 for none.
@@ -93,7 +97,7 @@ pub struct Put {
 /// Replaces, removes or appends rows of a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct Rows {
-    /// [`Splice`]s, ordered by first row.
+    /// The changes, as encoded [`Splice`]s, ordered by first row.
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub splices: Vec<Bytes>,
 }
@@ -109,7 +113,7 @@ pub struct Splice {
     pub first_row: u64,
     #[prost(uint64, tag = "2")]
     pub rows: u64,
-    /// [`Group`]s.
+    /// The row groups, as encoded [`Group`]s.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub groups: Vec<Bytes>,
 }
@@ -169,7 +173,7 @@ pub struct Image {
     pub data: Bytes,
 }
 
-/// State of the catalog after all records of the log before one of them.
+/// A checkpoint: the state of the catalog after all log records before `next_record`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Manifest {
     /// Id of the data directory, given when it was created or restored.
@@ -184,25 +188,26 @@ pub struct Manifest {
     pub next_chunk: u64,
     #[prost(uint64, tag = "5")]
     pub next_segment: u64,
-    /// [`Table`]s.
+    /// The tables, as encoded [`Table`]s.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     pub tables: Vec<Bytes>,
-    /// [`View`]s.
+    /// The views, as encoded [`View`]s.
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub views: Vec<Bytes>,
-    /// [`Load`]s, oldest first.
+    /// The remembered loads, as encoded [`Load`]s, oldest first.
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub loads: Vec<Bytes>,
-    /// Versions of forgotten loads: [`Forgotten`]s.
+    /// Newest versions of forgotten loads by tenant, as encoded [`Forgotten`]s.
     #[prost(bytes = "bytes", repeated, tag = "9")]
     pub forgotten: Vec<Bytes>,
-    /// [`Group`]s of tables with records after the manifest: locations of chunks that these records may refer to.
+    /// Row groups of tables with records after the manifest, as encoded [`Group`]s: locations of chunks that these
+    /// records may refer to.
     #[prost(bytes = "bytes", repeated, tag = "10")]
     pub others: Vec<Bytes>,
     /// Tenants' keys that wrap [`Table::key`]s, encoded like [`Put::tenant_key`].
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub tenant_keys: Vec<Bytes>,
-    /// [`Schema`]s other than `public`.
+    /// The schemas other than `public`, as encoded [`Schema`]s.
     #[prost(bytes = "bytes", repeated, tag = "12")]
     pub schemas: Vec<Bytes>,
     /// Origin of the ids that this directory gives to chunks and segments; 0 for a node by itself.
@@ -265,7 +270,7 @@ pub struct Schema {
     pub name: String,
 }
 
-/// A load with an id, and the version that it created.
+/// A load to which its client gave an id, and the table version that the load created.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Load {
     #[prost(string, tag = "1")]

@@ -13,8 +13,8 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::{Error, ErrorKind, Result, TenantName};
 use std::sync::{Arc, Weak};
 
-/// Maximum number of retries of a read that finds no free memory. Each takes a background thread briefly, so that a
-/// read gives up after about a second of thread time.
+/// Maximum number of retries of a read that finds no free memory. Each retry takes a background thread briefly; with
+/// this many, a read gives up after about a second of thread time.
 const WAITS: u32 = 300;
 
 /// Reads the values of handles.
@@ -28,7 +28,7 @@ pub(super) struct Reads {
     awaited: ValueRequests,
 }
 
-/// Counts the retries of a read that found no free memory.
+/// Counts the retries of a read that found no free memory, up to a limit.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     waits: u32,
@@ -103,7 +103,7 @@ impl Reads {
             return;
         }
         match handle.values().map_or_else(|| self.load(handle, &wanted.tenant), Ok) {
-            // Retried in the background: memory in use by others is freed soon, and smaller reads can proceed
+            // Retried in the background, because memory in use by others is freed soon, and smaller reads can proceed
             // meanwhile.
             Err(error) if error.kind == ErrorKind::OverLimit && wanted.retries.is_left() => {
                 wanted.retries.count_wait();
@@ -150,7 +150,8 @@ impl Reads {
                 let head = file.segment.head(part, key)?;
                 return Ok(Arc::new(fitting(Chunk::from_image(&head, &data)?.passing())?));
             };
-            // Values encrypted in memory must never be in the pool in the clear.
+            // Read into memory outside the pool, because values that are encrypted in memory must never be in the
+            // pool in the clear.
             let mut data = vec![0; bytes];
             fill(&mut data)?;
             let head = file.segment.head(part, key)?;
@@ -158,7 +159,7 @@ impl Reads {
             encrypt_into_pool(&self.pool, tenant, tenure, cipher, chunk)
         };
         let values = match read() {
-            // The damaged chunk carries the error, which every reader of its values gets.
+            // The corrupted chunk carries the error, which every reader of its values gets.
             Err(damage) if damage.kind == ErrorKind::Corrupt => {
                 Arc::new(Chunk::from_head(&file.segment.head(part, key)?, damage)?)
             }

@@ -148,7 +148,7 @@ impl Parts for ReceivedParts<'_> {
                 self.sources.replay.places.insert(*number, *segment);
             }
         }
-        // A chunk that the table has already is shared.
+        // A chunk that the table already has is shared instead of read.
         let is_known = |number: &u64| self.chunks.contains_key(number);
         let chunks = numbers.iter().map(|(_, number)| Some(*number).filter(|number| !is_known(number)));
         let group = ReplayedGroup { rows: group.rows, chunks: chunks.collect(), is_continued: false };

@@ -1,4 +1,5 @@
-//! Recovery: opening a data directory restores the tables and views that its manifest and log describe.
+//! Recovery: opening a data directory restores the tables and views that its manifest (the state up to one log
+//! record) and the log after it describe.
 
 use super::checkpoint::{FORMAT, FORMATS, manifest_name, manifest_number};
 use super::keys::TenantKeys;
@@ -154,7 +155,7 @@ impl Catalog {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let (Some(wanted), Some(slot)) = (wanted.get(place), read.get(place)) else { return };
-                // Each slot is set once, by the thread that claimed its index.
+                // Cannot fail: each slot is set once, by the thread that claimed its index.
                 let _ = slot.set(sources.read(self, durable, wanted));
             }
         };
@@ -176,7 +177,8 @@ impl Catalog {
                 recovery.tables += 1;
                 recovery.bytes += table.bytes_encoded;
                 let current = self.restore_table((tenant, name), kept, table, sources.profile(kept));
-                // One of several nodes merges only what a record says.
+                // Small row groups are merged without a record only on a node by itself. One of several nodes merges
+                // only what a record says.
                 if durable.origin == 0 {
                     current.merges.announce(&current);
                 }
@@ -233,7 +235,7 @@ impl Catalog {
             merges,
         };
         let mut state = self.state.write();
-        // The pool may have shrunk since, so that not all pinned tables fit.
+        // The pool may be smaller than at the last start, so that not all pinned tables fit.
         if is_pinned && self.check_pins(&state, tenant, name, current.table.bytes_encoded).is_ok() {
             current.table.pin_from(0);
         }

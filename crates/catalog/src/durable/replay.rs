@@ -1,8 +1,12 @@
-//! Replay of a manifest and of the log records after it, without the data of the tables.
+//! Replay of a manifest (the state up to one log record) and of the log records after it, without reading the
+//! data of the tables.
 //!
 //! Example: the manifest has table `t` with row groups A and B of 10 rows. A record replaces rows 10-19 with D, and a
 //! later one appends E at row 20. The result is A, D, E. A record that names row 15 as the first row is an error,
 //! because no row group begins there.
+//!
+//! Terms: a *segment* is a file of column chunks. Ids of chunks and segments contain an *origin*, which identifies
+//! the node that gave the id.
 
 use super::decode::{
     self, GroupRecord, Parts, decoded, ids, names, schema_of, tier_of, undecodable, wrapped_key,
@@ -73,7 +77,7 @@ pub(super) struct ReplayedTable {
     pub profile: Option<ReplayedProfile>,
     /// Encryption tier of the values in memory; `None` if they are not encrypted.
     pub tier: Option<Tier>,
-    /// Cipher of that tier, created before the table's row groups are read.
+    /// Cipher for the values in memory if `tier` is set. Created before the table's row groups are read.
     pub cipher: Option<Arc<MemoryCipher>>,
     /// Number of distinct values of each column, if known. Has one entry per column, or is empty.
     pub distinct: Vec<Option<u64>>,
@@ -129,7 +133,7 @@ impl ReplayedTable {
     fn splice(&mut self, splices: Vec<Splice<ReplayedGroup>>) -> Option<()> {
         let rows = self.groups.iter().map(|group| u64::from(group.rows));
         let ranges = replaced_ranges((self.groups.len(), self.rows), rows, &splices)?;
-        // Applied from last to first, so that earlier row groups keep their positions.
+        // Splices are applied from last to first, so that the positions of earlier row groups stay the same.
         for (range, splice) in ranges.into_iter().zip(splices).rev() {
             self.rows = (self.rows + rows_of(&splice.groups)).checked_sub(splice.rows)?;
             let behind = range.start + splice.groups.len();
@@ -139,7 +143,7 @@ impl ReplayedTable {
             }
             self.profile = None;
             self.groups.splice(range, splice.groups);
-            // What follows is not merged with what is no longer in front of it.
+            // The row group after the replaced ones is not merged with the new one before it.
             if let Some(next) = self.groups.get_mut(behind) {
                 next.is_continued = false;
             }
@@ -347,7 +351,7 @@ impl ReplayedState {
         tables.and_then(|tables| tables.remove(name)).ok_or_else(|| not_there(name))
     }
 
-    /// Merges small adjacent row groups, because a log from before merges were recorded has one row group for each of
+    /// Merges small adjacent row groups. Reason: a log from before merges were recorded has one row group for each of
     /// many small appends.
     pub fn join_small(&mut self) {
         for table in self.names.tables.values_mut().flat_map(BTreeMap::values_mut) {

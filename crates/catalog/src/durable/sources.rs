@@ -66,7 +66,7 @@ impl Sources {
         for number in needed {
             files.insert(number, SegmentFile::found(number, Segment::open(directory, number)?, collector));
         }
-        // A missing profile is no error, since it can be recomputed.
+        // A missing profile is not an error, since it can be recomputed.
         let tables = replay.names.tables.values().flat_map(BTreeMap::values);
         for profile in tables.filter_map(|table| table.profile) {
             if !files.contains_key(&profile.segment)
@@ -84,7 +84,7 @@ impl Sources {
         for (tenant, tables) in &self.replay.names.tables {
             for (name, table) in tables {
                 let mut first_row = 0;
-                // Row groups are not joined across the end of the profiled rows.
+                // Row groups that the profile covers are not merged with the ones after them.
                 let (profiled, others) = table.groups.split_at(table.groups_profiled());
                 for mut rest in [profiled, others] {
                     while !rest.is_empty() {
@@ -126,7 +126,7 @@ impl Sources {
         let mut bytes = 0;
         for table in self.replay.names.tables.values().flat_map(BTreeMap::values) {
             let chunks = table.groups.iter().flat_map(|group| group.chunks.iter().flatten());
-            // Row groups may share a chunk of NULLs.
+            // Row groups may share a chunk of NULLs, which counts once.
             let distinct: BTreeSet<u64> = chunks.copied().collect();
             let stored = |number| Ok(self.find(table, number)?.bytes_stored());
             bytes += distinct.into_iter().map(stored).sum::<Result<u64>>()?;
@@ -246,7 +246,8 @@ impl Sources {
         };
         let (data, damages) = match cipher {
             None => read_into_pool(&catalog.pool, wanted.tenant, total, Tenure::Staying, fill)?,
-            // Values encrypted in memory must never be in the pool in the clear.
+            // Read into memory outside the pool, because values that are encrypted in memory must never be in the
+            // pool in the clear.
             Some(_) => {
                 let mut memory = vec![0; total];
                 let damages = fill(&mut memory)?;
@@ -274,7 +275,8 @@ impl Sources {
             };
             let chunk = match chunk {
                 Ok(chunk) => chunk,
-                // A record is either intact or missing as a whole, so that this is an error of the log.
+                // A record of the log is either intact or missing as a whole, so that corruption here is an error of
+                // the whole log.
                 Err(damage) if matches!(source, ChunkSource::Log(..)) => return Err(damage),
                 Err(damage) => {
                     let damage = wanted.lost(column, group, &damage);
@@ -301,7 +303,7 @@ fn joined(groups: &[ReplayedGroup]) -> usize {
     1 + groups.iter().skip(1).take_while(|group| group.is_continued).count()
 }
 
-/// Source that a column chunk is read from.
+/// Place on disk from which a column chunk is read.
 pub(super) enum ChunkSource<'a> {
     Log(u64, &'a proto::Image),
     /// A part of a segment, with the encryption key of the table, if it has one.

@@ -35,7 +35,7 @@ mod replica;
 use damage::{LOG_BYTES, flip_every_byte, without_reserve};
 use replica::Replica;
 
-/// Background that merges small row groups on request, and runs all other jobs at once.
+/// A [`Background`] that merges small row groups when a test says so, and runs all other jobs at once.
 #[derive(Debug, Default)]
 struct Deferred(Mutex<Vec<Chore>>);
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// A catalog over a data directory, with its expected contents.
+/// A catalog over a simulated data directory, with the expected contents of its tables.
 struct Bench {
     directory: Arc<SimulatedDirectory>,
     background: Arc<Deferred>,
@@ -74,7 +74,7 @@ struct Bench {
     views: BTreeMap<TableName, String>,
     schemas: BTreeSet<SchemaName>,
     newest: u64,
-    /// The log records that the catalog has appended.
+    /// The log records that the catalog has appended, as the tests have seen them.
     records: Records,
 }
 
@@ -102,7 +102,7 @@ fn open(directory: &Arc<SimulatedDirectory>) -> Result<(Arc<Catalog>, Arc<Deferr
     Ok((catalog, background, recovery))
 }
 
-/// Opens the directory, and keeps the records that are made from then on.
+/// Opens the directory as a catalog, and collects the log records that are appended from then on.
 fn open_recorded(
     directory: &Arc<SimulatedDirectory>,
     origin: u16,
@@ -120,20 +120,20 @@ fn filled(group: &Arc<RowGroup>) -> Arc<RowGroup> {
     group.read_values().unwrap().map_or_else(|| group.clone(), Arc::new)
 }
 
-/// Encodes these columns as a row group of a table.
+/// Encodes `columns` as a row group of `table`.
 fn encoded(catalog: &Catalog, table: &Table, columns: &[ArrayRef]) -> RowGroup {
     let encoder = Encoder::new(catalog.pool().clone(), tenant(), table.schema.clone());
     encoder.encrypting(table.cipher()).encode(&PlainGroup::of(columns)).unwrap()
 }
 
-/// Returns the values of the first column, in order.
+/// Returns the values of the first column of a table, in the order of its rows.
 fn values(table: &Table) -> Vec<Option<i64>> {
     let mut all = Vec::new();
     for group in &table.row_groups {
         let group = filled(group);
         let values = group.chunks[0].decode(0..group.rows).unwrap();
         all.extend(values.as_primitive::<Int64Type>());
-        // The last column is the first one as text, or NULL if it was added later.
+        // The last column is the first one as strings, or NULL in rows from before the column was added.
         let texts = group.chunks.last().unwrap().decode(0..group.rows).unwrap();
         for (value, row) in values.as_primitive::<Int64Type>().iter().zip(0..group.rows) {
             let text =
@@ -146,7 +146,7 @@ fn values(table: &Table) -> Vec<Option<i64>> {
     all
 }
 
-/// Returns a name; every second one is in a schema, which may not exist.
+/// Returns a table name; every second one is in a schema, which may not exist.
 fn named(number: u8) -> TableName {
     let name = format!("t{number}");
     match number % 2 {
@@ -168,12 +168,13 @@ impl Bench {
         Bench::of_origin(directory, 0)
     }
 
-    /// Creates a catalog whose chunks and segments have ids of this origin.
+    /// Creates a catalog whose chunks and segments have ids with the origin `origin` (the part that identifies the
+    /// node).
     fn of_origin(directory: Arc<SimulatedDirectory>, origin: u16) -> Bench {
         Bench::sized(directory, origin, limits::LOG_FILE_BYTES as u64)
     }
 
-    /// Creates a catalog with log files of this size.
+    /// Creates a catalog with log files of `log_file_bytes`.
     fn sized(directory: Arc<SimulatedDirectory>, origin: u16, log_file_bytes: u64) -> Bench {
         let records = Records::default();
         let (catalog, background, recovery) =
@@ -197,7 +198,7 @@ impl Bench {
     }
 
     fn begin(&self, table: &TableName, mode: LoadMode, rows: &RecordBatch) -> Result<Load> {
-        // In an encrypted directory most tables are encrypted in memory, too.
+        // If the data directory is encrypted, most tables are also encrypted in memory.
         let is_hidden = mode != LoadMode::Append
             && *table != named(0)
             && self.catalog.durable.get().is_some_and(|durable| durable.is_encrypted());
@@ -206,7 +207,7 @@ impl Bench {
         self.catalog.begin_load(&tenant(), table, &rows.schema(), options, None)
     }
 
-    /// Negates the values of every second row group of a table, or removes these row groups.
+    /// Negates the values of every second row group of a table or, with `removes`, removes these row groups.
     fn change(&mut self, table: &TableName, removes: bool) -> Result<()> {
         let (version, base) = self.catalog.get(&tenant(), table)?;
         let mut changed = BTreeMap::new();
@@ -252,7 +253,7 @@ impl Bench {
         assert_eq!(listed.schemas, self.schemas.iter().cloned().collect::<Vec<_>>());
     }
 
-    /// Opens the data directory again; after a loss of power if `seed` is given.
+    /// Opens the data directory again; if `seed` is given, after a simulated loss of power.
     fn again(&mut self, seed: Option<u64>) -> Recovery {
         match seed {
             Some(seed) => self.directory.crash(seed),
@@ -261,7 +262,7 @@ impl Bench {
         let recovery;
         (self.catalog, self.background, recovery) =
             open_recorded(&self.directory, 0, limits::LOG_FILE_BYTES as u64, &self.records).unwrap();
-        // Records that were lost have numbers that are given again.
+        // The sequence numbers of lost records are given again to other records.
         self.records.forget_from(self.catalog.state.read().durable_records);
         assert!(self.catalog.newest_version().0 >= self.newest, "versions are used once");
         assert!(recovery.damaged.is_empty());
@@ -281,7 +282,7 @@ fn readers_see_a_change_when_it_is_durable() {
     assert!(append.try_commit().is_none(), "nobody has written the log yet");
     assert!(!append.has_step() && !append.is_waiting());
     assert_eq!(bench.catalog.info(&tenant(), &t).unwrap().rows, 10);
-    // Another change sees it, although it is not durable yet.
+    // Another change already sees the table, although the change that created it is not durable yet.
     let made = bench.catalog.alter_table(&tenant(), &t, &[TableChange::Rename(name("u"))]).unwrap();
     assert_eq!(bench.catalog.info(&tenant(), &t).unwrap().rows, 10);
     let told = Arc::new(Mutex::new(None));
@@ -297,8 +298,8 @@ fn readers_see_a_change_when_it_is_durable() {
     assert!(bench.catalog.list(&tenant()).tables.is_empty());
 }
 
-/// A change that began before a merge refers to the row groups before the merge. A checkpoint that is made before the
-/// change is durable keeps them.
+/// A change that began before a merge refers to the row groups from before the merge. A checkpoint that is made
+/// before the change is durable must keep them.
 #[test]
 fn a_checkpoint_keeps_what_changes_under_way_refer_to() {
     let mut bench = Bench::new();
@@ -362,7 +363,7 @@ fn other_directories_are_refused() {
         );
         bench.directory.rename("away", &missing).unwrap();
     }
-    // Power is lost before the first manifest is written.
+    // Power is lost before the first manifest (the state up to one log record) is written.
     let directory = SimulatedDirectory::new();
     Log::open(directory.clone(), Some(9), 0, &mut |_, _| Ok(())).unwrap();
     directory.create("manifest-000000000001.new").unwrap();
@@ -449,7 +450,7 @@ fn profiles_are_there_again() {
     let known = known.unwrap();
     assert_eq!(known.table, before.table);
     assert!(known.columns == before.columns, "other states");
-    // Also for a table with a few more rows, and after a loss of power.
+    // The profile is kept also for a table with a few more rows, and after a loss of power.
     bench.load(&t, LoadMode::Append, batch(0..10), None).unwrap();
     directory.crash(4);
     let (bench, known) = again();
@@ -457,7 +458,7 @@ fn profiles_are_there_again() {
     assert_eq!((known.table.rows, known.columns == before.columns), (150_010, true));
     bench.catalog.close().unwrap();
     drop(bench);
-    // A table with other rows has no profile.
+    // A table with other rows must not get this profile.
     let (mut bench, _) = again();
     bench.change(&t, true).unwrap();
     directory.crash(5);
@@ -467,13 +468,14 @@ fn profiles_are_there_again() {
     assert!(asked.columns.iter().all(|states| states.sketch.is_some()));
 }
 
-/// Path of a data directory in an older or the current format, for later versions to open.
+/// Path of a data directory in an earlier or the current format, which must stay readable.
 fn kept_directory(format: u32) -> std::path::PathBuf {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/data-directory");
     root.join(format!("format-{format}"))
 }
 
-/// Writes the directory that the next test opens. Run by hand when a format changes, with the number of the new format.
+/// Writes the directory that the next test opens. Run by hand when a format changes, with the number of the new
+/// format.
 #[test]
 #[ignore = "writes into testdata"]
 fn write_a_directory_of_this_format() {
@@ -518,7 +520,8 @@ fn directories_of_all_formats_are_opened() {
             assert_eq!((recovery.node, recovery.damaged.len()), (7, 0));
             let (version, found) = catalog.get(&tenant(), &name("t")).unwrap();
             assert!(values(&found) == (0..220).map(Some).collect::<Vec<_>>());
-            // The first format has one append, later ones have many, and merges.
+            // The directory of the first format has one append to the table; those of later formats have many
+            // appends, and merges.
             let newest = if format == 1 { Version(3) } else { Version(22) };
             assert_eq!((version, found.schema.fields().len()), (newest, 3));
             assert_eq!(catalog.list(&tenant()).views, [name("v")]);

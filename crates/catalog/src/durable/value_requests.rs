@@ -1,9 +1,10 @@
 //! Requests of readers that wait for values of handles (column chunks whose values may be on disk only).
 //!
 //! Values that several readers request at once are read once. Values that have arrived are kept in memory for the
-//! requesting readers until these have used them, up to a share of the pool for all requests. Values beyond that share
-//! may be evicted before they are used, and are then read again. One request at a time may exceed the share, so that
-//! there is progress even in the smallest pool, and no reader waits until another one uses its values.
+//! requesting readers until these have used them, up to a fraction of the pool for all requests. Values beyond that
+//! fraction may be evicted before they are used, and are then read again. One request at a time may exceed the
+//! fraction, so that there is progress even in the smallest pool, and no reader waits until another one uses its
+//! values.
 //!
 //! Example: two readers need two chunks each, and the pool has room for three. If both kept one chunk and waited for
 //! the second, neither could proceed. The reader with the permit gets both chunks; the other one keeps none.
@@ -16,13 +17,13 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Divisor of the pool's memory: kept values may take at most a quarter of it.
+/// Divisor of the pool's memory: values kept for requests may take at most a quarter of it.
 const HELD_PART: usize = 4;
 
 /// Requests for values of handles that have not arrived yet.
 #[derive(Debug, Default)]
 pub struct ValueRequests {
-    /// Keyed by the handle's address.
+    /// Requests by the address of the handle.
     requests: Mutex<HashMap<usize, Vec<Arc<Request>>>>,
     kept: Arc<Mutex<HeldMemory>>,
     has_permit: Arc<AtomicBool>,
@@ -51,7 +52,7 @@ impl ValueRequests {
             of_handle.push(request.clone());
             of_handle.len() == 1
         });
-        // The reader is gone if reads for other requests have completed this one meanwhile.
+        // The reader may be gone, if reads for other requests have completed this one meanwhile.
         if let Some(reader) = &request.state.lock().reader {
             reader.asked_first(&new);
         }
@@ -61,7 +62,8 @@ impl ValueRequests {
     /// Returns whether a reader still waits for a handle. If not, removes the requests for it, so that the next request
     /// starts another read.
     pub fn is_wanted(&self, handle: &Arc<Chunk>) -> bool {
-        // Checked and removed under one lock: a request registered in between would be removed without being read.
+        // Checking and removing happen under one lock, because a request registered in between would be removed
+        // without being read.
         let mut requests = self.requests.lock();
         let of_handle = requests.get(&address(handle));
         let is_wanted = of_handle.is_some_and(|requests| requests.iter().any(|request| request.is_wanted()));
@@ -122,7 +124,7 @@ struct RequestState {
     reader: Option<Box<dyn ValueReader>>,
     parts: Vec<Arc<HeldReservation>>,
     permit: Option<OverdraftPermit>,
-    /// Whether values are kept until all have arrived and were used.
+    /// Whether arrived values are kept until all have arrived and were used.
     keeps: bool,
 }
 
@@ -130,7 +132,7 @@ struct RequestState {
 #[derive(Debug, Default)]
 struct HeldMemory {
     bytes: usize,
-    /// Keyed by the handle's address.
+    /// Reservations by the address of the handle.
     parts: HashMap<usize, Weak<HeldReservation>>,
 }
 
@@ -147,7 +149,7 @@ impl Drop for HeldReservation {
     fn drop(&mut self) {
         let mut kept = self.of.lock();
         kept.bytes -= self.bytes;
-        // The entry may belong to a newer part, made after the last reference to this one was dropped.
+        // The entry may belong to a newer reservation, made after the last reference to this one was dropped.
         if let Entry::Occupied(entry) = kept.parts.entry(address(&self.handle))
             && entry.get().strong_count() == 0
         {
@@ -181,7 +183,7 @@ impl Request {
     fn told(&self, outcome: &Result<Arc<Chunk>>) {
         let mut state = self.state.lock();
         match outcome {
-            // Without a reservation, values are not held.
+            // Values are kept only if memory for them was reserved.
             Ok(values) if state.keeps => state.values.push(values.clone()),
             Ok(_) => {}
             Err(error) => {

@@ -55,7 +55,7 @@ struct MergeJob {
     _memory: Option<Reservation>,
 }
 
-/// A table's handle to its merges. Dropping it with the last version of the table ends them.
+/// A table's handle to the merges of its row groups. Dropping it with the last version of the table ends the merges.
 #[derive(Debug)]
 pub(super) struct Merges(Arc<MergeTask>);
 
@@ -99,7 +99,7 @@ impl Merges {
 impl Drop for Merges {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Relaxed);
-        // If a thread is in the middle of a step, that thread drops the job.
+        // If another thread is in the middle of a step, that thread drops the job.
         if let Some(mut job) = self.0.job.try_lock() {
             *job = None;
         }
@@ -121,7 +121,7 @@ impl MergeTask {
 
     pub(super) fn leave(self: &Arc<Self>) {
         self.is_submitted.store(false, Ordering::SeqCst);
-        // Announcements since the last look were not submitted.
+        // Row groups that were announced since the task last looked were not submitted.
         if self.is_wanted.load(Ordering::SeqCst) {
             self.submit();
         }
@@ -141,7 +141,7 @@ impl MergeTask {
         let mut stepped = match attempt {
             Ok(stepped) => stepped.unwrap_or(StepOutcome::Nothing),
             Err(_) => {
-                // A panic ends the merges of this table, and nothing else.
+                // A panic ends the merges of this table, but nothing else.
                 self.is_over.store(true, Ordering::Relaxed);
                 StepOutcome::Nothing
             }
@@ -156,8 +156,8 @@ impl MergeTask {
     }
 
     fn advance(&self, job: &mut Option<MergeJob>, go_on: &dyn Fn() -> bool) -> Result<StepOutcome> {
-        // Must come first: otherwise, after the table was dropped, the flag would stay set and the chore be submitted
-        // for ever.
+        // Must come first. Otherwise, after the table was dropped, the flag would stay set and the chore would be
+        // submitted for ever.
         if job.is_none() {
             self.is_wanted.store(false, Ordering::SeqCst);
         }
@@ -210,7 +210,7 @@ impl MergeJob {
         let Some(range) = plan::next(&sizes(current)) else { return Ok(None) };
         let first = current.settled + range.start;
         let groups: Vec<_> = table.row_groups.from(first).take(range.len()).cloned().collect();
-        // All columns encoded, plus one column decoded, perhaps twice.
+        // Memory for all encoded columns, plus one decoded column, perhaps twice.
         let encoded: usize = groups.iter().map(|group| group.bytes_encoded()).sum();
         let column = |column: usize| groups.iter().map(|group| group.chunks[column].bytes_plain()).sum();
         let decoded: usize = (0..table.schema.fields().len()).map(column).max().unwrap_or(0);
@@ -240,7 +240,7 @@ impl MergeJob {
         let merged = catalog.place_merged(&merging.tenant, &self.encoder, &self.groups, self.chunks)?;
         loop {
             let Some(current) = merging.current(catalog) else { return Ok(()) };
-            // Other changes may have come first, in rows before these or in these.
+            // Other changes may have been made in the meantime, in rows before the merged ones or in these.
             let is_here = |(place, group): (usize, &Arc<RowGroup>)| {
                 current.table.row_groups.get(place).is_some_and(|here| Arc::ptr_eq(here, group))
             };
@@ -256,7 +256,7 @@ impl MergeJob {
             };
             let planned = catalog.plan(Change::new(&merging.tenant, kind), Some(&current), None)?;
             if let Some(made) = catalog.make(planned, |_| Ok(true))? {
-                // Readers need not know when it is durable: the rows are the same.
+                // The version is not announced as durable to anybody, because the rows are the same.
                 return made.announced().map(drop);
             }
         }

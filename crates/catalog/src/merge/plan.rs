@@ -44,7 +44,7 @@ pub(super) fn settled(sizes: &[GroupSize]) -> usize {
 
 /// Returns the range of row groups to merge next; `None` if none should be merged. None of `sizes` may be settled.
 pub(super) fn next(sizes: &[GroupSize]) -> Option<Range<usize>> {
-    // Row groups that large ones follow get no more small neighbours.
+    // Row groups with a large one after them get no more small neighbours.
     let behind = sizes.iter().position(GroupSize::is_large).filter(|large| *large >= 2);
     if let Some(large) = behind {
         return Some(0..fitting(&sizes[..large]));
@@ -134,7 +134,7 @@ mod tests {
             }
             prop_assert_eq!(groups.iter().map(|size| size.rows).sum::<usize>(), rows);
             prop_assert!(written <= 40 * rows, "{} times", written / rows);
-            // One of two neighbours is large.
+            // Of two neighbouring row groups, one is large.
             prop_assert!(groups[..kept].windows(2).all(|pair| pair.iter().any(GroupSize::is_large)));
         }
     }

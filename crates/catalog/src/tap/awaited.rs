@@ -1,5 +1,8 @@
-//! A profile that callers wait for. The waiting callers compute it at once, oldest rows first, and not the background,
-//! so that the work is charged to the tenants' shares of the node's time.
+//! A profile (statistics of a table's rows) that callers wait for. The callers compute it at once, oldest rows
+//! first, instead of the background, so that the work is charged to their tenants' shares of the node's time.
+//!
+//! Terms: a *tap* is the owner's handle of a profile's computation. It is *settled* when the profile is complete or
+//! has failed.
 
 use super::work::{Waiter, WorkerKind};
 use super::{Tap, defect};
@@ -12,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 /// A profile that a caller waits for. Several threads may work on it. Dropping this ends the wait.
 #[derive(Debug)]
 pub struct AwaitedProfile {
-    /// The taps to compute, each followed by the tap that builds on it. Held here, so that none of them is abandoned
-    /// before its turn.
+    /// The taps (handles of profile computations) to work on, each followed by the tap whose profile builds on it.
+    /// Held here, so that none of them is abandoned before its turn.
     line: Vec<Arc<Tap>>,
     /// Number of leading taps in `line` that are settled: complete or failed.
     settled: AtomicUsize,
@@ -62,7 +65,7 @@ impl AwaitedProfile {
         }
     }
 
-    /// Fails the profile, and those of all versions that build on it, until they are requested again.
+    /// Fails the profile, and the profiles of all later versions that build on it, until they are requested again.
     pub fn give_up(&self, why: &Error) {
         self.line.iter().for_each(|tap| tap.0.give_up(why));
     }
@@ -78,7 +81,7 @@ impl AwaitedProfile {
         let refused = OnceLock::new();
         let work = || self.line.iter().for_each(|tap| tap.0.work_until_settled(&refused));
         if !self.is_settled() && helpers.run(helpers.threads_max().min(groups), &work).is_err() {
-            // A helper panicked: its step has failed, and this thread does the rest.
+            // If a helper panicked, its step has failed, and this thread does the rest.
             work();
         }
         refused.into_inner().map_or_else(|| self.outcome(), Err)

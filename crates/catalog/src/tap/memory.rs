@@ -1,5 +1,6 @@
-//! The working memory of a profile that is being computed. It is reserved from the tenant's account before a partial
-//! profile begins with a row group, and held until the profile is settled.
+//! The working memory of a profile (statistics of a table's rows) that is being computed, possibly as several
+//! partial profiles. Memory is reserved from the tenant's account before a partial profile begins with a row group,
+//! and held until the profile is complete or has failed.
 //!
 //! If memory is short, a profile that has begun continues with the partial profiles that it has. A profile that has not
 //! begun is retried later in the background, without a place in the queue for memory, so that requests come first. A
@@ -28,11 +29,11 @@ pub(super) struct PartMemory {
     account: Option<Account>,
     schema: Option<SchemaRef>,
     /// Upper bound of the bytes of the states of one partial profile. Computed at first use, because recovery creates
-    /// thousands of these.
+    /// thousands of profiles.
     states_bytes: OnceCell<usize>,
     /// Bytes of the last reservation that failed; `None` after one that succeeded.
     lacking: Option<usize>,
-    /// Whether a thread waits for this memory.
+    /// Whether a thread waits for the bytes in `lacking`.
     is_awaited: bool,
     /// Memory that a waiter has reserved and passed on, and that is not used yet.
     given: Held,
@@ -116,7 +117,7 @@ impl PartMemory {
     }
 }
 
-/// Adjusts the reservation to the actual size of `profile` and of its encoded states.
+/// Changes the reservation to the actual size of `profile` and of its encoded states.
 pub(super) fn settle(held: &mut Held, profile: &Profile) {
     if let Some(held) = held {
         held.set(with_written(profile.bytes_held()));

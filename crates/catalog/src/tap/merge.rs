@@ -1,5 +1,5 @@
-//! The last phase of a profile: merges its partial profiles and appends them to the profile of the rows before, one
-//! column at a time, and stores the result in the pool.
+//! The last phase of computing a profile (statistics of a table's rows): merges its partial profiles and appends
+//! them to the profile of the rows before, one column at a time, and stores the result in the pool.
 
 use super::CollectedProfile;
 use super::memory::{self, Held};

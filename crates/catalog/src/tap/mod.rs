@@ -72,7 +72,7 @@ impl CollectedProfile {
         whole.put_moments_behind(moments.as_ref())?;
         let distinct = whole.columns().iter().map(merge::distinct).collect();
         let spreads = whole.columns().iter().map(|column| column.spread().map(Arc::new)).collect();
-        // The same bytes as before, in the pool.
+        // The states have the same bytes as before, now in the pool.
         let states: Vec<Vec<u8>> = states.iter().map(|state| state.to_vec()).collect();
         let (columns, moments) = whole.arrange(encoder.keep(&states)?);
         Ok(Arc::new(CollectedProfile {
@@ -119,8 +119,8 @@ impl Tap {
         Arc::new(Tap(Arc::new(ProfileTask::new(number, tenant, schema, background, account))))
     }
 
-    /// Makes a new tap one whose profile is on disk (`stored`); `groups` are all its rows. The profile is computed only
-    /// if it cannot be read. `encoder` stores it in the pool.
+    /// Makes a new tap represent a profile that is on disk (`stored`); `groups` are all its rows. The profile is
+    /// computed only if it cannot be read. `encoder` stores it in the pool.
     pub fn store(&self, stored: Arc<StoredProfile>, groups: Vec<Arc<RowGroup>>, encoder: Encoder) {
         self.0.store(stored, groups, encoder);
     }
@@ -145,7 +145,7 @@ impl Tap {
         self.0.add(group);
     }
 
-    /// Ends the input. The rows follow those of `base`. `encoder` stores the profile in the pool.
+    /// Ends the input. The rows of this tap follow those of `base`. `encoder` stores the profile in the pool.
     pub fn complete(&self, base: Option<Arc<Tap>>, encoder: Encoder) {
         if let Some(base) = &base {
             base.0.set_next(self.0.clone());

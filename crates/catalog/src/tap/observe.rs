@@ -1,5 +1,5 @@
-//! Adding the rows of a row group to a profile. For columns with few distinct values, the dictionary codes are counted,
-//! and each value is added once with its count; other columns are decoded.
+//! Adding the rows of a row group to a profile (statistics of a table's rows). For columns with few distinct
+//! values, the dictionary codes are counted, and each value is added once with its count; other columns are decoded.
 //!
 //! Invariant: the resulting states equal those of the decoded rows.
 
@@ -55,7 +55,7 @@ const TABLES: usize = 4;
 fn counted(chunk: &Chunk) -> Result<Option<(ArrayRef, Vec<u64>)>> {
     let Some((codes, domain)) = codes(chunk) else { return Ok(None) };
     let tables = if domain <= SMALL_DOMAIN { TABLES } else { 1 };
-    // Count of each code, and one row that has it.
+    // For each code, the number of rows that have it, and one of these rows.
     let (mut counts, mut rows) = (vec![0_u32; tables * domain], vec![0_u32; domain]);
     let valid = chunk.validity(0..chunk.rows());
     for (row, code) in codes.into_iter().enumerate() {

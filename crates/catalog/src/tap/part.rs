@@ -1,4 +1,5 @@
-//! Partial profiles: one worker at a time adds row groups to a partial profile, one after the other.
+//! Partial profiles: statistics of some row groups of a table, which are merged to the profile of all rows. One
+//! worker at a time adds row groups to a partial profile, one after the other.
 
 use super::memory::{self, Held};
 use super::observe;
@@ -17,7 +18,7 @@ pub(super) type Wake = Arc<dyn Fn() + Send + Sync>;
 /// A partial profile and the row group being added to it.
 #[derive(Debug)]
 pub(super) struct PartialProfile {
-    /// `None` before the first rows.
+    /// Statistics of the rows so far; `None` before the first rows.
     profile: Option<Box<Profile>>,
     /// The row group being added.
     group: Option<Arc<RowGroup>>,
@@ -124,7 +125,7 @@ impl PartialProfile {
     }
 }
 
-/// Evicts the values that were read for the profile, if the values of their load must not stay in memory.
+/// Evicts the values that were read only for the profile, unless their load requires them to stay in memory.
 fn let_go(group: &RowGroup) {
     let leaving = group.chunks.iter().filter(|chunk| chunk.is_to_leave() && is_in_segment(chunk));
     leaving.for_each(|chunk| drop(chunk.take_values()));
@@ -161,7 +162,7 @@ impl PartRead {
     }
 }
 
-/// Receives the values that were read, and notifies the partial profile.
+/// Receives the values that were read from disk, and notifies the partial profile.
 struct PartReader {
     reading: PartRead,
     wake: Wake,
@@ -169,7 +170,7 @@ struct PartReader {
 
 impl ValueReader for PartReader {
     fn is_waiting(&self) -> bool {
-        // A dropped part has no other reference left.
+        // A partial profile that was dropped has no other reference left.
         Arc::strong_count(&self.reading.0) > 1
     }
 

@@ -1,6 +1,7 @@
-//! The computation of one profile by several workers. Row groups are queued; each is added to a partial profile (part),
-//! which one worker at a time owns. When all rows were added and the tap before this one is settled, the partial
-//! profiles are merged. Workers take one step at a time and return its result.
+//! The computation of one profile (statistics of a table's rows) by several workers. Row groups are queued; each
+//! is added to a partial profile (part), which one worker at a time owns. When all rows were added and the tap of the
+//! rows before is settled (complete or failed), the partial profiles are merged. Workers take one step at a time and
+//! return its result.
 //!
 //! When a task has all its rows, it does not begin with them before the task that it builds on is settled: of a chain
 //! of appends only one has a profile in working memory.
@@ -99,7 +100,7 @@ impl ProfileTask {
     /// Marks the task as no longer in the queue of the background. It is submitted again when there is work.
     pub fn leave(self: &Arc<Self>) {
         self.submitted.store(false, Ordering::SeqCst);
-        // Changes since the last step were not announced.
+        // Changes since the last step have not been announced to the background.
         self.announce();
     }
 
@@ -246,7 +247,7 @@ impl ProfileTask {
         let busy = work.busy;
         let held = mem::replace(&mut *work, ProfileWork { busy, ..ProfileWork::default() });
         drop(work);
-        // Outside the lock, since this frees pages, profiles and the taps before this one.
+        // Dropped outside the lock, since this frees pages, profiles and the taps of earlier rows.
         drop(held);
     }
 
@@ -272,7 +273,7 @@ impl ProfileTask {
             match memory {
                 Ok(memory) => self.give(memory),
                 Err(error) => {
-                    // The first of several threads that time out sets the error.
+                    // Only the first of several threads that time out sets the error.
                     drop(refused.set(error));
                     self.announce();
                 }
@@ -299,7 +300,7 @@ impl ProfileTask {
     fn done(self: &Arc<Self>, done: StepResult) {
         let mut work = self.work.lock();
         work.busy -= 1;
-        // Dropped after the lock is released.
+        // Values that the step no longer needs are dropped after the lock is released.
         let _held = match self.abandoned.load(Ordering::Relaxed) {
             true => (Some(done), None),
             false => (None, work.book(done)),

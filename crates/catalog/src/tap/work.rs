@@ -1,5 +1,8 @@
 //! The pending and finished work of a profile, the statistics of a table version's rows, which a [`ProfileTask`]
 //! computes. A profile is *settled* when it is complete or has failed. Plain data, protected by the lock of a task.
+//!
+//! A *tap* is the owner's handle of a profile's computation. The profile of an append builds on that of the tap
+//! before.
 
 use super::memory::{Held, PartMemory};
 use super::merge::ProfileMerge;
@@ -39,7 +42,7 @@ pub(super) struct ProfileWork {
 
 #[derive(Debug, Default)]
 pub(super) enum ProfileStage {
-    /// More rows may come.
+    /// More rows may be added.
     #[default]
     Open,
     /// The profile is on disk and was not read yet. All rows are queued, in case it cannot be read.
@@ -82,13 +85,13 @@ pub(super) enum ProfileStep {
         held: Held,
         base: Option<Arc<CollectedProfile>>,
         encoder: Encoder,
-        /// Dropped by the worker, outside the lock.
+        /// Dropped by the worker outside the lock, because freeing memory may take long.
         _complete: ProfileStage,
     },
     Settle(Box<ProfileMerge>),
     Fail {
         error: Error,
-        /// Dropped by the worker, outside the lock.
+        /// Dropped by the worker outside the lock, because freeing memory may take long.
         _held: (ProfileStage, VecDeque<Arc<RowGroup>>, Vec<PartialProfile>),
     },
 }
@@ -104,7 +107,7 @@ pub(super) enum StepResult {
 
 /// A caller that waits for a profile and works on it.
 pub(super) struct Waiter {
-    /// Called when there may be more to do.
+    /// Callback that is called when there may be more work to do.
     pub wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -173,7 +176,7 @@ impl ProfileWork {
         if worker == WorkerKind::Background && !self.waiters.is_empty() {
             return false;
         }
-        // A waiter is woken when there is memory; the background retries.
+        // A waiter is woken when there is memory, and does not try before; the background retries.
         let may_reserve = worker == WorkerKind::Background || self.memory.lacking().is_none();
         match (&self.stage, self.before()) {
             (ProfileStage::Settled(_), _) => false,
@@ -245,7 +248,7 @@ impl ProfileWork {
     /// Records the outcome of reading the profile. A profile that cannot be read is computed, unless the pool has no
     /// room for it. Returns values that the caller must drop outside the lock.
     pub fn end_reading(&mut self, read: Outcome) -> Option<(ProfileStage, VecDeque<Arc<RowGroup>>)> {
-        // It may have been abandoned meanwhile.
+        // The profile may have been abandoned while it was read.
         let ProfileStage::Stored(Stored { encoder, .. }) = &self.stage else { return None };
         let computed = ProfileStage::Complete { base: None, encoder: encoder.clone() };
         if read.as_ref().is_err_and(|error| error.kind != ErrorKind::OverLimit) {
@@ -257,7 +260,7 @@ impl ProfileWork {
 
     fn combine(&mut self, base: Option<Arc<CollectedProfile>>) -> Option<ProfileStep> {
         let held = if self.idle.is_empty() { self.memory.for_no_rows()? } else { None };
-        // From now on the rows of the base are counted here.
+        // From now on, this count includes the rows of the base.
         self.rows_seen += self.base().map_or(0, |base| base.rows_seen());
         let complete = mem::replace(&mut self.stage, ProfileStage::Settling(None));
         let ProfileStage::Complete { encoder, .. } = &complete else { return None };

@@ -67,7 +67,7 @@ fn rows_stay_where_they_are() {
     assert_eq!(dropped.bytes_encoded, altered.bytes_encoded - altered.columns[1].bytes_encoded);
     assert_eq!(ids(&catalog, "t"), (0..rows).collect::<Vec<_>>());
     assert_eq!(texts(&catalog, "t", 1), vec![None; rows as usize]);
-    // A reader of the old version still sees its columns.
+    // A reader of the old version still sees the columns of that version.
     assert_eq!(old.row_groups.get(2).unwrap().chunks.len(), 2);
     drop((old, new, whole));
     catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
@@ -143,7 +143,7 @@ fn without_memory_a_table_stays_as_it_is() {
     let held: Vec<_> = std::iter::from_fn(|| catalog.pool().allocate(&tenant(), PAGE_BYTES).ok()).collect();
     let before = catalog.info(&tenant(), &name("t")).unwrap();
     for _ in 0..100_000 {
-        // The page that small pieces share fills up after a while.
+        // Small pieces share a page of the pool, which is full after some changes.
         if alter(&catalog, "t", &[add("x"), TableChange::DropColumn("x".into())]).is_err() {
             break;
         }

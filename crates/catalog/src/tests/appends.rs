@@ -1,5 +1,5 @@
-//! Tests of small appends: they share versions, each has its own outcome, and they are merged in the
-//! background.
+//! Tests of small appends to a table: appends share versions, each has its own outcome, and their row groups are
+//! merged in the background.
 
 use super::taps::Held;
 use super::*;
@@ -28,7 +28,7 @@ fn with(failures: Option<Arc<dyn Failures>>, work: Option<Arc<WorkMemory>>) -> (
     (held, Arc::new(catalog))
 }
 
-/// Returns an append of `rows` that is in the queue.
+/// Returns an append of `rows` that waits in the queue of the table.
 fn in_line(catalog: &Arc<Catalog>, rows: std::ops::Range<i64>) -> Append {
     let mut load = begin(catalog, "t", LoadMode::Append).unwrap();
     load.buffer(&batch(rows)).unwrap();
@@ -117,7 +117,7 @@ fn who_leaves_the_line_leaves_it_to_the_next() {
     assert!(*woken.lock() > 0 && next.has_step());
     next.commit().unwrap();
     assert_eq!(ids(&catalog, "t"), [0, 2]);
-    // The table is dropped while an append waits in line.
+    // The table is dropped while an append waits in its queue.
     let late = in_line(&catalog, 5..6);
     catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
     assert_eq!(late.commit().unwrap_err().kind, ErrorKind::NotFound);
@@ -150,8 +150,8 @@ fn many_threads_append_one_row_at_a_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Random appends, merge steps of any length and failing allocations, compared with a list of rows;
-    /// readers keep their version.
+    /// Random appends, merge steps of any length, and failing allocations, compared with a list of rows. Readers keep
+    /// the version that they have got.
     #[test]
     fn merges_change_neither_rows_nor_versions(
         steps in prop::collection::vec((0..10_u8, 1..300_usize), 1..120), fails in any::<bool>(),
@@ -182,14 +182,14 @@ proptest! {
             }
         }
         failing.0.store(false, Ordering::Relaxed);
-        // A failed merge is retried after the next append.
+        // A merge that failed is retried after the next append.
         load(&catalog, "t", LoadMode::Append, rows..rows + 1).unwrap();
         while held.step(&|| true) {}
         rows += 1;
         prop_assert_eq!(ids(&catalog, "t"), (0..rows).collect::<Vec<_>>());
         let info = catalog.info(&tenant(), &name("t")).unwrap();
         prop_assert_eq!((info.rows, groups(&catalog).iter().sum::<usize>()), (rows as u64, rows as usize));
-        // The rows that the table was created with are not merged.
+        // The row group of the rows with which the table was created is not merged.
         prop_assert!(groups(&catalog).len() <= 1 + limits::SMALL_GROUPS_MAX, "{:?}", groups(&catalog));
         load(&catalog, "whole", LoadMode::Create, 0..rows).unwrap();
         let whole = catalog.info(&tenant(), &name("whole")).unwrap();
@@ -237,11 +237,11 @@ fn only_merged_rows_are_profiled_before_somebody_asks() {
     while held.step(&|| true) {}
     assert_eq!(told().rows_profiled, Some(10_000));
     assert!(told().columns[0].spread.is_some(), "that of most rows stands for all");
-    // A request for statistics profiles all rows, and so does the next one.
+    // A request for statistics computes the profile of all rows. The next request returns the same.
     let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!((statistics.table.rows_profiled, statistics.table.rows), (None, 10_100));
     assert_eq!(told().rows_profiled, None);
-    // More appends, so that a merge makes a row group that is large enough.
+    // Further appends, so that a merge produces a row group that is too large to be merged again.
     let rows = limits::LARGE_GROUP_ROWS as i64 / 2;
     for i in 0..4 {
         load(&catalog, "t", LoadMode::Append, 10_100 + i * rows..10_100 + (i + 1) * rows).unwrap();
@@ -280,7 +280,7 @@ fn a_merge_that_found_the_pool_full_is_tried_again_when_there_is_more_room() {
     let merging = held.take_oldest();
     failing.0.store(true, Ordering::Relaxed);
     let free = catalog.pool.bytes_free(&tenant());
-    // A merge that found the pool full encodes nothing again while nothing changes.
+    // A merge that found the pool full is not encoded again as long as nothing changes.
     while merging.step(&|| true) == StepOutcome::Worked {}
     failing.0.store(false, Ordering::Relaxed);
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Tests of changes that replace row groups.
+//! Tests of changes that replace row groups of a table (updates and deletions of rows).
 
 use super::taps::Held;
 use super::*;
@@ -12,7 +12,7 @@ fn groups(catalog: &Catalog) -> (Version, Arc<Table>, Vec<usize>) {
     (version, table, rows)
 }
 
-/// Encodes row groups of the given rows, by the indexes of the row groups that they replace.
+/// Encodes row groups that have the given rows. Returns them by the index of the row group that each replaces.
 fn made(
     catalog: &Arc<Catalog>,
     of: &[(usize, std::ops::Range<i64>)],
@@ -48,7 +48,7 @@ fn some_row_groups_change_and_the_others_are_those_of_before() {
     assert!(Arc::ptr_eq(&after.row_groups[2], &before.row_groups[3]));
     let expected: Vec<i64> = (0..GROUP).chain(7..9).chain(3 * GROUP..4 * GROUP).collect();
     assert_eq!(ids(&catalog, "t"), expected);
-    // Bounds and profiles cover exactly the rows that are left.
+    // Bounds of columns and profiles cover exactly the rows that are left.
     let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!(
         statistics.table.columns[0].max.as_ref().map(|max| max.value().clone()),
@@ -83,14 +83,14 @@ fn appends_and_merges_go_on_behind_a_change() {
     }
     let expected: Vec<i64> = (0..13).chain(100..200).collect();
     assert_eq!(ids(&catalog, "t"), expected);
-    // Small row groups are merged, whether from before the change or appended after it.
+    // Small row groups are merged, whether they are from before the change or were appended after it.
     while held.step(&|| true) {}
     let rows = groups(&catalog).2;
     assert!(rows.len() <= limits::SMALL_GROUPS_MAX, "{rows:?}");
     assert_eq!(ids(&catalog, "t"), expected);
 }
 
-/// Returns the ids of a table's rows when `changes` replace row groups of `base`.
+/// Returns the values of the id column that a table has after `changes` have replaced row groups of `base`.
 fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> Vec<i64> {
     let groups = base.row_groups.iter().enumerate();
     let ids = groups.flat_map(|(place, group)| match changes.get(&place) {
@@ -103,7 +103,7 @@ fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> V
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Rows are appended and merged while a change is computed, with changed row groups and with each other.
+    /// Rows are appended while a change is computed, and merged with changed row groups and with each other.
     #[test]
     fn rows_that_come_during_a_change_stay_behind_it(
         before in 1..60_i64, since in 0..60_i64, steps_before in 0..20, steps_since in 0..200, seed in any::<u64>(),
@@ -134,7 +134,7 @@ proptest! {
         prop_assert_eq!(min.map(|min| min.value().clone()), int(expected.iter().min()));
         prop_assert_eq!(max.map(|max| max.value().clone()), int(expected.iter().max()));
 
-        // A merge of row groups that have changed meanwhile must not undo the change.
+        // A merge of row groups that were changed in the meantime must not undo the change.
         while held.step(&|| true) {}
         prop_assert_eq!(ids(&catalog, "t"), expected);
         let again = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes, None);
@@ -159,7 +159,7 @@ fn no_change_gives_way_to_appends() {
     };
     let (appended, changed) = std::thread::scope(|scope| {
         let writers = [1, 2, 3].map(|writer| scope.spawn(move || append(writer)));
-        // Each change removes the first row group, so that the others move up.
+        // Each change removes the first row group, so that the indices of the others change.
         let mut changed = 0;
         for _ in 0..CHANGES {
             let (version, base, rows) = groups(&catalog);

@@ -1,4 +1,5 @@
-//! Tests of concurrent creates of one name, and of other operations on that name meanwhile.
+//! Tests of several loads that create tables of one name at the same time, and of other operations on that name
+//! meanwhile. The first load has a claim to the name.
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn a_second_create_is_refused_at_its_beginning_until_the_first_has_ended() {
     let catalog = roomy();
     let first = begin(&catalog, "t", LoadMode::Create).unwrap();
     assert!(refused(&catalog).message.contains("under way"));
-    // Other names and other tenants are not affected.
+    // Loads of other tables and of other tenants are not affected.
     begin(&catalog, "u", LoadMode::Create).unwrap();
     let other = TenantName::new("other").unwrap();
     let schema = batch(0..0).schema();
@@ -26,7 +27,7 @@ fn a_second_create_is_refused_at_its_beginning_until_the_first_has_ended() {
     load(&catalog, "t", LoadMode::Create, 0..3).unwrap();
     assert!(refused(&catalog).message.contains("there is a table"));
     catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
-    // A load refused for its schema leaves no claim.
+    // A load that is refused for its schema leaves no claim to the name.
     let twice =
         Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("a", DataType::Int64, true)]);
     catalog.begin_load(&tenant(), &name("t"), &twice, LoadMode::Create.into(), None).unwrap_err();
@@ -51,7 +52,7 @@ fn a_replacement_takes_the_name_of_a_create_which_hears_of_it_with_its_next_rows
             catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();
         }
     }
-    // Dropping the first create does not end the claim of a later one.
+    // Dropping the first load does not end the claim of a later load.
     let late = begin(&catalog, "t", LoadMode::Create).unwrap();
     load(&catalog, "t", LoadMode::Replace, 7..9).unwrap();
     catalog.drop_table(&tenant(), &name("t")).unwrap().wait().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of profiles whose memory is accounted for and may be short.
+//! Tests of profiles (statistics of tables) whose working memory is accounted for and may be short.
 
 use super::taps::{Held, load_batch, mixed};
 use super::*;
@@ -7,7 +7,7 @@ use farpool_statistics::Profile;
 
 const LIMIT: usize = 64 << 20;
 const ROWS: usize = 5_000;
-/// Number of rows of an append. Fewer would not be profiled before they are merged.
+/// Number of rows of each append. Row groups of fewer rows would be merged before they are profiled.
 const APPENDED: usize = limits::LARGE_GROUP_ROWS;
 
 struct Bench {
@@ -17,7 +17,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a catalog with working memory of [`LIMIT`] and a table of two versions that has no profile yet.
+    /// Creates a catalog with [`LIMIT`] bytes of working memory and a table of two versions that has no profile
+    /// (statistics) yet.
     fn new() -> Bench {
         let (held, work) = (Arc::new(Held::default()), WorkMemory::new(LIMIT));
         let pool = Pool::new(PoolConfig { bytes_limit: 512 << 20 }).unwrap();
@@ -49,7 +50,7 @@ fn what_a_profile_holds_is_accounted_for_until_it_is_settled() {
     let schema = bench.catalog.get(&tenant(), &name("t")).unwrap().1.schema.clone();
     let most = Profile::bytes_most(&schema).unwrap();
     assert!(bench.used() - before > most, "{} more than {before}", bench.used() - before);
-    // Once a row group is done, the reservation shrinks to the memory in use.
+    // When a row group is done, the reservation shrinks to the memory that is in use.
     let begun = bench.used();
     while bench.catalog.info(&tenant(), &name("t")).unwrap().rows_profiled == Some(0) {
         step();
@@ -83,7 +84,7 @@ fn in_the_background_what_lacks_memory_is_tried_again() {
     for _ in 0..3 {
         assert_eq!(task.step(&|| true), StepOutcome::Lacked);
     }
-    // A background profile takes no place in the queue for memory.
+    // A profile that is computed in the background takes no place in the queue for memory.
     assert!(!bench.account.memory().is_short());
     drop(others);
     while task.step(&|| true) == StepOutcome::Worked {}
@@ -99,7 +100,7 @@ fn who_waits_is_told_what_is_lacking_and_gives_it() {
     let task = bench.held.take_oldest();
     assert_eq!(task.step(&|| true), StepOutcome::Lacked);
     let (one, other) = (bench.awaited(), bench.awaited());
-    // For a waiter the reservation is tried once more.
+    // If a caller waits for the profile, the reservation is tried once more.
     assert!(one.profile().has_step() && !one.profile().step(&|| true));
     let bytes = one.profile().bytes_lacking().unwrap();
     assert!(!one.profile().has_step() && !other.profile().has_step());
@@ -107,7 +108,7 @@ fn who_waits_is_told_what_is_lacking_and_gives_it() {
     drop(others);
     one.profile().give(bench.account.try_reserve(bytes).unwrap());
     let used = bench.used();
-    // The memory of the second waiter is returned, since none is lacking any more.
+    // The memory that the second waiter gives is returned to it, since none is lacking any more.
     other.profile().give(bench.account.try_reserve(bytes).unwrap());
     assert_eq!(bench.used(), used);
     while one.profile().step(&|| true) {}
@@ -156,7 +157,7 @@ fn appends_do_not_wait_without_end_for_profiles_that_lack_memory() {
     assert!(load.profile_before(Box::new(|| {})).is_none());
     drop(held);
     load.commit().unwrap();
-    // A request computes the profile nevertheless.
+    // A request computes the profile in spite of that.
     let rows = (ROWS + APPENDED * (1 + limits::TAPS_WAITING_MAX)) as u64;
     let statistics = bench.catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!(Profile::read(&statistics).unwrap().unwrap().rows(), rows);

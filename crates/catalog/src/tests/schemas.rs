@@ -1,4 +1,4 @@
-//! Tests of schemas: a table is in one that exists, and goes with it.
+//! Tests of schemas: a table can only be in a schema that exists, and is dropped with its schema.
 
 use super::*;
 use farpool_model::{SchemaName, TableChange, View};
@@ -41,7 +41,7 @@ fn tables_of_one_name_in_two_schemas_are_two() {
     assert_eq!(catalog.list(&tenant()).schemas, [schema("s")]);
     catalog.drop_table(&tenant(), &inside("t")).unwrap().wait().unwrap();
     assert_eq!(catalog.info(&tenant(), &name("t")).unwrap().rows, 10);
-    // A dot in a name is no schema.
+    // A dot in a table name does not separate a schema.
     refused(catalog.info(&tenant(), &name("s.t")), ErrorKind::NotFound, "there is no table");
 }
 
@@ -79,7 +79,7 @@ fn a_schema_goes_empty_or_with_all_that_is_in_it() {
     let renamed = catalog.alter_table(&tenant(), &name("t"), &[TableChange::Rename(inside("t"))]);
     renamed.unwrap().wait().unwrap();
     refused(drop_schema(&catalog, "s", false), ErrorKind::Invalid, "s.t");
-    // A load that is about to create a table keeps its schema.
+    // While a load is about to create a table in a schema, the schema cannot be dropped.
     let rows = batch(0..3);
     let creating =
         catalog.begin_load(&tenant(), &inside("u"), &rows.schema(), LoadMode::Create.into(), None).unwrap();
@@ -93,7 +93,7 @@ fn a_schema_goes_empty_or_with_all_that_is_in_it() {
     drop_schema(&catalog, "s", true).unwrap();
     assert!(catalog.list(&tenant()) == farpool_model::Listing::default());
     assert_eq!(catalog.pool().usage().bytes_used, 0);
-    // Another tenant's schemas are its own.
+    // Each tenant has its own schemas.
     let other = TenantName::new("other").unwrap();
     catalog.create_schema(&other, &schema("s")).unwrap().wait().unwrap();
     assert!(catalog.list(&tenant()).schemas.is_empty());

@@ -1,4 +1,5 @@
-//! Tests of profiles: they are correct whichever steps and threads compute them, and end as they should.
+//! Tests of taps, the background computation of profiles (statistics of tables): profiles are correct whichever
+//! steps and threads compute them, and end as they should.
 
 use super::*;
 use arrow_array::{Float64Array, Int32Array};
@@ -7,7 +8,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicUsize;
 
-/// Background that keeps submitted chores until a test runs them.
+/// A [`Background`] that keeps submitted chores until a test runs them.
 #[derive(Debug, Default)]
 pub(super) struct Held(Mutex<Vec<Chore>>);
 
@@ -25,7 +26,7 @@ impl Held {
         (held.clone(), profiled_by(512 << 20, held))
     }
 
-    /// Does a step of one submitted chore; false when there is none.
+    /// Does a step of one submitted chore; returns false when there is none.
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
         let Some(chore) = self.0.lock().pop() else { return false };
         match chore.step(go_on) {
@@ -35,7 +36,7 @@ impl Held {
         true
     }
 
-    /// Takes the chore whose load began first.
+    /// Takes the submitted chore whose load began first.
     pub fn take_oldest(&self) -> Chore {
         let mut held = self.0.lock();
         held.sort_by_key(|chore| std::cmp::Reverse(chore.order()));
@@ -47,7 +48,7 @@ impl Held {
     }
 }
 
-/// Rows of all types that are profiled in different ways, with `spread` distinct values.
+/// Returns rows of all types that are profiled in different ways, with about `spread` distinct values per column.
 pub(super) fn mixed(rows: usize, spread: i64, seed: i64) -> RecordBatch {
     let number = |row: usize| (row as i64 + seed).wrapping_mul(7_919_191_919_191).rem_euclid(spread);
     let unless_seventh = |row: usize| Some(number(row)).filter(|number| number % 7 != 3);
@@ -69,7 +70,7 @@ pub(super) fn load_batch(catalog: &Arc<Catalog>, mode: LoadMode, rows: &RecordBa
     load.commit().unwrap();
 }
 
-/// Returns the profile of a table whose rows are decoded and added all at once.
+/// Returns the profile of a table, computed from its decoded rows all at once.
 fn plainly(catalog: &Catalog) -> Profile {
     let (_, table) = catalog.get(&tenant(), &name("t")).unwrap();
     let mut profile = Profile::new(&table.schema).unwrap();
@@ -117,7 +118,7 @@ proptest! {
             prop_assert!(!held.is_idle());
         }
         let [(at_once, first), (in_steps, second)] = &catalogs;
-        // The background leaves rows of small appends to requests.
+        // The background does not profile rows of small appends. Requests do.
         let ask = |catalog: &Arc<Catalog>| {
             catalog.await_statistics(&tenant(), &name("t"), Box::new(|| {})).unwrap()
         };
@@ -171,7 +172,7 @@ fn a_defect_ends_the_profile_that_it_is_in() {
     let (held, catalog) = Held::catalog();
     load_batch(&catalog, LoadMode::Create, &mixed(1_000, 100, 0));
     load(&catalog, "other", LoadMode::Create, 0..10).unwrap();
-    // The other chore was submitted last.
+    // The chore of the table `other` was submitted last.
     while held.0.lock().len() > 1 {
         held.step(&|| false);
     }
@@ -180,7 +181,7 @@ fn a_defect_ends_the_profile_that_it_is_in() {
     assert_eq!(catalog.info(&tenant(), &name("other")).unwrap().rows_profiled, None);
     let known = catalog.known_statistics(&tenant(), &name("t"), &[0]).unwrap();
     assert!(known.columns[0].sketch.is_none());
-    // A request starts the failed profile again; before that, an append to the table has none.
+    // A request starts the failed profile again; an append to the table before that has no profile either.
     load_batch(&catalog, LoadMode::Append, &mixed(10, 10, 1));
     while held.step(&|| true) {}
     assert!(catalog.known_statistics(&tenant(), &name("t"), &[0]).unwrap().columns[0].sketch.is_none());
@@ -193,7 +194,7 @@ fn a_defect_at_the_end_of_a_profile_is_told_to_who_waits() {
     let (_, catalog) = Held::catalog();
     load_batch(&catalog, LoadMode::Create, &mixed(100, 10, 0));
     let awaited = catalog.await_statistics(&tenant(), &name("t"), Box::new(|| {})).unwrap();
-    // Two steps profile the rows and merge the parts.
+    // The first step profiles the rows, and the second merges the partial profiles.
     assert!(awaited.profile().step(&|| true) && awaited.profile().step(&|| true));
     assert!(awaited.profile().step(&|| panic!("a defect")) && awaited.profile().is_settled());
     assert_eq!(awaited.get().unwrap_err().kind, ErrorKind::Internal);
@@ -206,7 +207,7 @@ fn what_is_dropped_in_the_middle_holds_no_pages() {
         load_batch(&catalog, LoadMode::Create, &mixed(1_000, 100, 0));
         load_batch(&catalog, LoadMode::Append, &mixed(1_000, 100, 1));
         (0..steps).for_each(|_| assert!(held.step(&|| false)));
-        // The tap is dropped in the middle of a step.
+        // The tap is dropped while a step is in progress.
         let dropped = AtomicBool::new(false);
         held.step(&|| {
             if !dropped.swap(true, Ordering::Relaxed) {
@@ -290,7 +291,8 @@ fn an_append_holds_no_profile_before_its_turn() {
     load_batch(&catalog, LoadMode::Create, &mixed(1_000, 100, 0));
     load_batch(&catalog, LoadMode::Append, &mixed(limits::LARGE_GROUP_ROWS, 100, 1));
     let rows_profiled = || catalog.info(&tenant(), &name("t")).unwrap().rows_profiled;
-    // The append was submitted last, and would be worked on first if nothing came before its rows.
+    // The append was submitted last, and would be worked on first if the profile of earlier rows did not have to come
+    // first.
     let mut seen = vec![rows_profiled()];
     while held.step(&|| false) {
         seen.push(rows_profiled());
@@ -300,7 +302,7 @@ fn an_append_holds_no_profile_before_its_turn() {
     assert_eq!(seen, [Some(0), Some(1_000), Some(all), None]);
 }
 
-/// Loads `rows` in `mode` and returns the resulting profile.
+/// Loads `rows` in `mode` and returns the profile (statistics) of the table.
 fn collected(catalog: &Arc<Catalog>, mode: LoadMode, rows: std::ops::Range<i64>) -> Profile {
     let mut load = begin(catalog, "t", mode).unwrap();
     load.push(&batch(rows)).unwrap();
@@ -317,7 +319,7 @@ fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
     let both = collected(&catalog, LoadMode::Append, 0..10);
     assert_eq!((one.rows(), both.rows()), (rows as u64, rows as u64 + 10));
     let (before, after) = (&one.columns()[0].sketch, &both.columns()[0].sketch);
-    // The ten rows were there before; the exact part of the counts differs.
+    // The ten values were there before, so that no distinct value is added; only exact counts differ.
     assert_eq!(before.distinct().map(|d| d.low), after.distinct().map(|d| d.low));
     assert_eq!(after.sum().map(|sum| sum.as_f64()), Some((rows * (rows - 1) / 2 + 45) as f64));
     let info = catalog.info(&tenant(), &name("t")).unwrap();
@@ -365,7 +367,7 @@ fn without_a_tap_nothing_is_found_out_before_somebody_asks() {
         assert_eq!(statistics.table, info());
         assert!(info().columns[0].spread.is_some());
     }
-    // An append to rows without a profile gets none; a request profiles all rows together.
+    // An append to rows without a profile gets no profile of its own; a request profiles all rows together.
     load(&catalog, "t", LoadMode::Append, 100..250).unwrap();
     let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!(Profile::read(&statistics).unwrap().map(|profile| profile.rows()), Some(250));

@@ -1,4 +1,4 @@
-//! Tests of views beside tables: a name belongs to one of them, and the memory of views is bounded.
+//! Tests of views: a name belongs either to a table or to a view, and the memory of views is bounded.
 
 use super::*;
 use farpool_memory::WorkMemory;
@@ -15,7 +15,7 @@ fn text(catalog: &Catalog, named: &str) -> Result<String> {
     }
 }
 
-/// Checks that `outcome` is an error of the given kind whose text contains all of `said`.
+/// Checks that `outcome` is an error of the given kind whose message contains all strings of `said`.
 fn refused<T: std::fmt::Debug>(outcome: Result<T>, kind: ErrorKind, said: &[&str]) {
     let error = outcome.unwrap_err();
     assert_eq!(error.kind, kind, "{error}");

@@ -1,4 +1,5 @@
-//! Operations for AVX2 with the bit manipulation instructions of Haswell (2013). 64 bytes of values take two registers.
+//! Kernel operations for AVX2 with the bit manipulation instructions of Haswell (2013). An operation processes 64
+//! bytes of values, which take two registers.
 
 use super::{Kernel, Simd, portable};
 use std::arch::x86_64::*;
@@ -21,8 +22,8 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 fn half<T, const N: usize>(values: &[T; N], index: usize) -> __m256i {
     const { assert!(size_of::<[T; N]>() == 64) };
     assert!(index < 2);
-    // SAFETY: 32 bytes lie at either half of 64, and the load needs no alignment. Only kernels run with an [`Avx2`]
-    // token come here, so the CPU supports AVX2.
+    // SAFETY: each half of the 64 bytes has 32 bytes, and the load needs no alignment. Only kernels that were started
+    // with an [`Avx2`] token call this, so the CPU supports AVX2.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast::<__m256i>().add(index)) }
 }
 
@@ -42,7 +43,7 @@ mod at_most {
     /// AVX2 must be available, as for all functions of this module.
     #[inline(always)]
     pub(super) unsafe fn bytes(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees that AVX2 is available.
         let (low, high) = unsafe {
             let low = _mm256_cmpeq_epi8(_mm256_min_epu8(left[0], right[0]), left[0]);
             let high = _mm256_cmpeq_epi8(_mm256_min_epu8(left[1], right[1]), left[1]);
@@ -53,11 +54,12 @@ mod at_most {
 
     #[inline(always)]
     pub(super) unsafe fn shorts(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees that AVX2 is available.
         let bits = unsafe {
             let low = _mm256_cmpeq_epi16(_mm256_min_epu16(left[0], right[0]), left[0]);
             let high = _mm256_cmpeq_epi16(_mm256_min_epu16(left[1], right[1]), left[1]);
-            // Packing works within 128 bits: the quarters come out as low, high, low, high.
+            // Packing works within 128-bit halves, so that the quarters of the result come in the order low, high,
+            // low, high.
             _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0b11_01_10_00))
         };
         u64::from(bits.cast_unsigned())
@@ -65,7 +67,7 @@ mod at_most {
 
     #[inline(always)]
     pub(super) unsafe fn words(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees that AVX2 is available.
         let (low, high) = unsafe {
             let low = _mm256_cmpeq_epi32(_mm256_min_epu32(left[0], right[0]), left[0]);
             let high = _mm256_cmpeq_epi32(_mm256_min_epu32(left[1], right[1]), left[1]);
@@ -76,9 +78,9 @@ mod at_most {
 
     #[inline(always)]
     pub(super) unsafe fn longs(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees that AVX2 is available.
         let (low, high) = unsafe {
-            // AVX2 has only a signed comparison: flipping the top bit turns it into an unsigned one.
+            // AVX2 has only a signed comparison. Flipping the top bit of both operands turns it into an unsigned one.
             let sign = _mm256_set1_epi64x(i64::MIN);
             let low = _mm256_cmpgt_epi64(_mm256_xor_si256(left[0], sign), _mm256_xor_si256(right[0], sign));
             let high = _mm256_cmpgt_epi64(_mm256_xor_si256(left[1], sign), _mm256_xor_si256(right[1], sign));
@@ -88,19 +90,19 @@ mod at_most {
     }
 }
 
-/// Returns for each index the bit of `set` at it.
+/// Returns a bitmap: for each index, the bit of `set` at that index.
 ///
 /// # Safety
 /// AVX2 must be available.
 #[inline(always)]
 unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
-    // SAFETY: the caller vouches for it; 16 bytes lie at either half of the set.
+    // SAFETY: the caller guarantees that AVX2 is available; each half of the set has 16 bytes.
     let bits = unsafe {
         let low = _mm256_broadcastsi128_si256(_mm_loadu_si128(set.as_ptr().cast()));
         let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(set.as_ptr().cast::<__m128i>().add(1)));
         let place = _mm256_and_si256(_mm256_srli_epi16(indices, 3), _mm256_set1_epi8(15));
         let (low, high) = (_mm256_shuffle_epi8(low, place), _mm256_shuffle_epi8(high, place));
-        // The top bit of the index selects the half of the set.
+        // The top bit of each index selects the half of the set.
         let byte = _mm256_blendv_epi8(low, high, indices);
         let bit = _mm256_and_si256(indices, _mm256_set1_epi8(7));
         let bit = _mm256_shuffle_epi8(_mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64), bit);
@@ -109,22 +111,22 @@ unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
     u64::from(bits.cast_unsigned())
 }
 
-/// Returns for each index the bit of `set` at `index + offset`.
+/// Returns a bitmap: for each index, the bit of `set` at `index + offset`.
 ///
 /// # Safety
 /// AVX2 must be available, and the set must have less than 2^26 halves of words.
 #[inline(always)]
 unsafe fn bits_of_set(set: &[u32], indices: __m256i, offset: u32) -> u64 {
-    // SAFETY: the caller vouches for it. Only halves inside the set are read: the others are masked out. The
-    // index of a half has 27 bits, so that it is not negative.
+    // SAFETY: the caller guarantees that AVX2 is available. Only 32-bit words inside the set are read, because the
+    // others are masked out. The index of a word has 27 bits, so that it is not negative.
     let bits = unsafe {
         let indices = _mm256_add_epi32(indices, _mm256_set1_epi32(offset.cast_signed()));
         let half = _mm256_srli_epi32(indices, 5);
         let inside = _mm256_cmpgt_epi32(_mm256_set1_epi32(set.len() as i32), half);
         let none = _mm256_setzero_si256();
         let halves = _mm256_mask_i32gather_epi32::<4>(none, set.as_ptr().cast(), half, inside);
-        // The bit is shifted to the top, from which the mask is made. Shifts use all bits of their counts, so
-        // those above the lowest five must be cleared.
+        // The bit is shifted to the top, from which the mask is made. Shift instructions use all bits of the shift
+        // count, so that the bits above the lowest five must be cleared.
         let up = _mm256_andnot_si256(indices, _mm256_set1_epi32(31));
         _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(halves, up)))
     };
@@ -135,13 +137,13 @@ macro_rules! comparisons {
     ($($t:ty, $at_most:ident, $within:ident, $steps:ident, $subtract:ident, $splat:ident);*) => {$(
         #[inline(always)]
         fn $at_most(self, left: &[$t; 64 / size_of::<$t>()], right: &[$t; 64 / size_of::<$t>()]) -> u64 {
-            // SAFETY: there is AVX2, or there would be no token.
+            // SAFETY: the token proves that the CPU supports AVX2.
             unsafe { at_most::$steps([half(left, 0), half(left, 1)], [half(right, 0), half(right, 1)]) }
         }
 
         #[inline(always)]
         fn $within(self, values: &[$t; 64 / size_of::<$t>()], low: $t, span: $t) -> u64 {
-            // SAFETY: as above.
+            // SAFETY: the token proves that the CPU supports AVX2.
             unsafe {
                 let (low, span) = ($splat(low.cast_signed()), $splat(span.cast_signed()));
                 let above = [$subtract(half(values, 0), low), $subtract(half(values, 1), low)];
@@ -161,7 +163,7 @@ macro_rules! parts {
             shift: u32,
             mask: $t,
         ) -> [$t; 64 / size_of::<$t>()] {
-            // SAFETY: there is AVX2, or there would be no token. A shift by all bits gives 0.
+            // SAFETY: the token proves that the CPU supports AVX2. A shift by the width of the type gives 0.
             store(unsafe {
                 let (down, up) = (i64::from(shift), i64::from(<$t>::BITS - shift));
                 let (down, up) = (_mm_cvtsi64_si128(down), _mm_cvtsi64_si128(up));
@@ -210,8 +212,8 @@ unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 6
             break;
         }
         let set = (rest & 0xff) as usize;
-        // SAFETY: the caller vouches for the instructions. Eight bytes lie at each place that is read; at most eight
-        // values come of each eight, so that as many fit behind those of the ones before.
+        // SAFETY: the caller guarantees AVX2. Eight bytes can be read at each position that is read; at most eight
+        // values are selected of each eight, so that the output of each step has room after that of the steps before.
         unsafe {
             let members = _mm_loadl_epi64(MEMBERS[set].as_ptr().cast());
             let picked = _mm_shuffle_epi8(_mm_loadl_epi64(eight.as_ptr().cast()), members);
@@ -223,7 +225,8 @@ unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 6
     }
 }
 
-/// AVX2 has no compress instruction: for wider values the portable code is used.
+/// Defines a function that moves selected values to the front by the portable code, because AVX2 has no instruction for
+/// that.
 macro_rules! compress {
     ($($t:ty, $compress:ident);*) => {$(
         #[inline(always)]
@@ -233,13 +236,14 @@ macro_rules! compress {
     )*};
 }
 
-/// Each lane receives the mask, isolates its own bit, and keeps its value if the bit is set.
+/// Defines a function that sets values whose bit in the mask is clear to 0: each lane of the register receives the mask
+/// and isolates its own bit.
 macro_rules! keep {
     ($($t:ty, $keep:ident, $splat:ident, $equal:ident, $bits:expr);*) => {$(
         #[inline(always)]
         fn $keep(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
             const BITS: [$t; 32 / size_of::<$t>()] = $bits;
-            // SAFETY: there is AVX2, or there would be no token; the bits are 32 bytes.
+            // SAFETY: the token proves that the CPU supports AVX2; the bits take 32 bytes.
             store(unsafe {
                 let bits = _mm256_loadu_si256(BITS.as_ptr().cast());
                 let low = _mm256_and_si256($splat(mask as _), bits);
@@ -256,7 +260,7 @@ macro_rules! keep {
 impl Simd for Avx2 {
     #[inline(always)]
     fn prefetch<T>(self, place: &T) {
-        // SAFETY: every x86-64 processor has the instruction, and it may be given any address.
+        // SAFETY: every x86-64 CPU has this instruction, and it accepts any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) }
     }
 
@@ -284,7 +288,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
-        // SAFETY: there is AVX2, or there would be no token.
+        // SAFETY: the token proves that the CPU supports AVX2.
         unsafe { compress_bytes(values, mask, pad, out) }
     }
 
@@ -304,7 +308,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn keep_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64] {
-        // SAFETY: there is AVX2, or there would be no token.
+        // SAFETY: the token proves that the CPU supports AVX2.
         store(unsafe {
             let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
             // Distributes each byte of the mask to the eight bytes that its bits select.
@@ -320,7 +324,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn keys_f32(self, values: &[f32; 16]) -> [u32; 16] {
-        // SAFETY: there is AVX2, or there would be no token.
+        // SAFETY: the token proves that the CPU supports AVX2.
         let keys = |values| unsafe {
             let zero = _mm256_cmp_ps::<_CMP_EQ_OQ>(_mm256_castsi256_ps(values), _mm256_setzero_ps());
             let bits = _mm256_andnot_si256(_mm256_castps_si256(zero), values);
@@ -332,7 +336,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn keys_f64(self, values: &[f64; 8]) -> [u64; 8] {
-        // SAFETY: as above.
+        // SAFETY: the token proves that the CPU supports AVX2.
         let keys = |values| unsafe {
             let zero = _mm256_cmp_pd::<_CMP_EQ_OQ>(_mm256_castsi256_pd(values), _mm256_setzero_pd());
             let bits = _mm256_andnot_si256(_mm256_castpd_si256(zero), values);
@@ -345,13 +349,13 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {
-        // There are no shifts of bytes; the compiler builds them from wider ones.
+        // AVX2 has no shifts of bytes; the compiler builds them from shifts of wider integers.
         portable::parts(low, high, shift, mask)
     }
 
     #[inline(always)]
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64 {
-        // SAFETY: there is AVX2, or there would be no token.
+        // SAFETY: the token proves that the CPU supports AVX2.
         unsafe { bits_of_bytes(set, half(indices, 0)) | bits_of_bytes(set, half(indices, 1)) << 32 }
     }
 
@@ -359,7 +363,7 @@ impl Simd for Avx2 {
     fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64 {
         assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
         let (a, b) = (half(indices, 0), half(indices, 1));
-        // SAFETY: there is AVX2, or there would be no token; the length was checked.
+        // SAFETY: the token proves that the CPU supports AVX2; the length of the set was checked.
         unsafe {
             let first = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a));
             let second = _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(a));
@@ -375,7 +379,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64 {
         assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
-        // SAFETY: there is AVX2, or there would be no token; the length was checked.
+        // SAFETY: the token proves that the CPU supports AVX2; the length of the set was checked.
         unsafe {
             bits_of_set(set, half(indices, 0), offset) | bits_of_set(set, half(indices, 1), offset) << 8
         }

@@ -1,5 +1,5 @@
-//! Operations for AVX-512 as of Ice Lake (2019): 64 bytes are one register, and comparisons return bits
-//! directly.
+//! Kernel operations for AVX-512 as of Ice Lake (2019). An operation processes 64 bytes of values, which are one
+//! register; comparisons return bitmaps directly.
 
 use super::{Kernel, Simd, portable};
 use std::arch::x86_64::*;
@@ -23,8 +23,7 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 #[inline(always)]
 fn load<T, const N: usize>(values: &[T; N]) -> __m512i {
     const { assert!(size_of::<[T; N]>() == 64) };
-    // SAFETY: there are 64 bytes, and the load asks for no alignment. The token that leads here exists
-    // only where there is AVX-512.
+    // SAFETY: there are 64 bytes, and the load needs no alignment. The token proves that the CPU supports AVX-512.
     unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
 }
 
@@ -40,13 +39,13 @@ macro_rules! comparisons {
     ($($t:ty, $at_most:ident, $within:ident, $compare:ident, $subtract:ident, $splat:ident);*) => {$(
         #[inline(always)]
         fn $at_most(self, left: &[$t; 64 / size_of::<$t>()], right: &[$t; 64 / size_of::<$t>()]) -> u64 {
-            // SAFETY: there is AVX-512, or there would be no token.
+            // SAFETY: the token proves that the CPU supports AVX-512.
             u64::from(unsafe { $compare(load(left), load(right)) })
         }
 
         #[inline(always)]
         fn $within(self, values: &[$t; 64 / size_of::<$t>()], low: $t, span: $t) -> u64 {
-            // SAFETY: as above.
+            // SAFETY: the token proves that the CPU supports AVX-512.
             u64::from(unsafe {
                 $compare($subtract(load(values), $splat(low.cast_signed())), $splat(span.cast_signed()))
             })
@@ -64,7 +63,7 @@ macro_rules! parts {
             shift: u32,
             mask: $t,
         ) -> [$t; 64 / size_of::<$t>()] {
-            // SAFETY: there is AVX-512, or there would be no token. A shift by all bits gives 0.
+            // SAFETY: the token proves that the CPU supports AVX-512. A shift by the width of the type gives 0.
             store(unsafe {
                 let (down, up) = (i64::from(shift), i64::from(<$t>::BITS - shift));
                 let low = $down(load(low), _mm_cvtsi64_si128(down));
@@ -79,7 +78,7 @@ macro_rules! compress {
     ($($t:ty, $mask:ty, $compress:ident, $instruction:ident);*) => {$(
         #[inline(always)]
         fn $compress(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
-            // SAFETY: there is AVX-512, or there would be no token.
+            // SAFETY: the token proves that the CPU supports AVX-512.
             store(unsafe { $instruction(mask as $mask, load(values)) })
         }
     )*};
@@ -89,7 +88,7 @@ macro_rules! keep {
     ($($t:ty, $mask:ty, $keep:ident, $instruction:ident);*) => {$(
         #[inline(always)]
         fn $keep(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
-            // SAFETY: there is AVX-512, or there would be no token.
+            // SAFETY: the token proves that the CPU supports AVX-512.
             store(unsafe { $instruction(mask as $mask, load(values)) })
         }
     )*};
@@ -98,7 +97,7 @@ macro_rules! keep {
 impl Simd for Avx512 {
     #[inline(always)]
     fn prefetch<T>(self, place: &T) {
-        // SAFETY: every x86-64 processor has the instruction, and it may be given any address.
+        // SAFETY: every x86-64 CPU has this instruction, and it accepts any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) }
     }
 
@@ -132,7 +131,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn keys_f32(self, values: &[f32; 16]) -> [u32; 16] {
         let values = load(values);
-        // SAFETY: there is AVX-512, or there would be no token.
+        // SAFETY: the token proves that the CPU supports AVX-512.
         store(unsafe {
             let nonzero = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(_mm512_castsi512_ps(values), _mm512_setzero_ps());
             let bits = _mm512_maskz_mov_epi32(nonzero, values);
@@ -144,7 +143,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn keys_f64(self, values: &[f64; 8]) -> [u64; 8] {
         let values = load(values);
-        // SAFETY: as above.
+        // SAFETY: the token proves that the CPU supports AVX-512.
         store(unsafe {
             let nonzero = _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(_mm512_castsi512_pd(values), _mm512_setzero_pd());
             let bits = _mm512_maskz_mov_epi64(nonzero, values);
@@ -155,7 +154,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
-        // SAFETY: there is AVX-512, or there would be no token.
+        // SAFETY: the token proves that the CPU supports AVX-512.
         *out = store(unsafe {
             _mm512_mask_compress_epi8(_mm512_set1_epi8(pad.cast_signed()), mask, load(values))
         });
@@ -163,14 +162,14 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {
-        // There are no shifts of bytes; the compiler builds them from wider ones.
+        // AVX-512 has no shifts of bytes; the compiler builds them from shifts of wider integers.
         portable::parts(low, high, shift, mask)
     }
 
     #[inline(always)]
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64 {
         let indices = load(indices);
-        // SAFETY: there is AVX-512, or there would be no token; the set has the 32 bytes that are loaded.
+        // SAFETY: the token proves that the CPU supports AVX-512; the set has the 32 bytes that are loaded.
         unsafe {
             let set = _mm512_broadcast_i64x4(_mm256_loadu_si256(set.as_ptr().cast()));
             let place = _mm512_and_si512(_mm512_srli_epi16(indices, 3), _mm512_set1_epi8(31));
@@ -184,7 +183,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64 {
         let indices = load(indices);
-        // SAFETY: there is AVX-512, or there would be no token.
+        // SAFETY: the token proves that the CPU supports AVX-512.
         let (low, high) = unsafe {
             let (low, high) = (_mm512_castsi512_si256(indices), _mm512_extracti64x4_epi64::<1>(indices));
             (_mm512_cvtepu16_epi32(low), _mm512_cvtepu16_epi32(high))
@@ -195,8 +194,8 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64 {
         assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
-        // SAFETY: there is AVX-512, or there would be no token. Only halves inside the set are read: the
-        // others are masked out. The index of a half word has 27 bits, so that it is not negative.
+        // SAFETY: the token proves that the CPU supports AVX-512. Only 32-bit words inside the set are read, because
+        // the others are masked out. The index of a word has 27 bits, so that it is not negative.
         let bits = unsafe {
             let indices = _mm512_add_epi32(load(indices), _mm512_set1_epi32(offset.cast_signed()));
             let half = _mm512_srli_epi32(indices, 5);

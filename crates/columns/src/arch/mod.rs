@@ -43,19 +43,20 @@ pub trait Simd: Copy {
         let _ = place;
     }
 
-    /// Returns a bitmap of the values for which `left <= right`.
+    /// Returns a bitmap of the positions at which `left <= right`.
     fn at_most_u8(self, left: &[u8; 64], right: &[u8; 64]) -> u64;
 
     /// Returns a bitmap of the values for which `value - low`, which may wrap, is at most `span`.
     fn within_u8(self, values: &[u8; 64], low: u8, span: u8) -> u64;
 
-    /// Returns the bits from bit `shift` on of `low` with `high` above it, masked by `mask`, for each value.
+    /// Returns for each value the bits from bit `shift` on of `low`, continued by the bits of `high` above them,
+    /// masked by `mask`.
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64];
 
-    /// Moves the values whose bit in `mask` is set to the front, in order; those behind them are unspecified.
+    /// Moves the values whose bit in `mask` is set to the front, in order; the values after them are unspecified.
     fn compress_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64];
 
-    /// Moves the values whose bit in `mask` is set to the front, in order; fills `out` behind them with `pad`.
+    /// Moves the values whose bit in `mask` is set to the front, in order; fills the rest of `out` with `pad`.
     #[inline(always)]
     fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8, out: &mut [u8; 64]) {
         *out = [pad; 64];
@@ -72,46 +73,49 @@ pub trait Simd: Copy {
     /// Keeps the values whose bit in `mask` is set, and sets the others to 0.
     fn keep_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64];
 
-    /// Returns a bitmap of the values for which `left <= right`.
+    /// Returns a bitmap of the positions at which `left <= right`.
     fn at_most_u16(self, left: &[u16; 32], right: &[u16; 32]) -> u64;
 
     /// Returns a bitmap of the values for which `value - low`, which may wrap, is at most `span`.
     fn within_u16(self, values: &[u16; 32], low: u16, span: u16) -> u64;
 
-    /// Returns the bits from bit `shift` on of `low` with `high` above it, masked by `mask`, for each value.
+    /// Returns for each value the bits from bit `shift` on of `low`, continued by the bits of `high` above them,
+    /// masked by `mask`.
     fn parts_u16(self, low: &[u16; 32], high: &[u16; 32], shift: u32, mask: u16) -> [u16; 32];
 
-    /// Moves the values whose bit in `mask` is set to the front, in order; those behind them are unspecified.
+    /// Moves the values whose bit in `mask` is set to the front, in order; the values after them are unspecified.
     fn compress_u16(self, values: &[u16; 32], mask: u64) -> [u16; 32];
 
     /// Keeps the values whose bit in `mask` is set, and sets the others to 0.
     fn keep_u16(self, values: &[u16; 32], mask: u64) -> [u16; 32];
 
-    /// Returns a bitmap of the values for which `left <= right`.
+    /// Returns a bitmap of the positions at which `left <= right`.
     fn at_most_u32(self, left: &[u32; 16], right: &[u32; 16]) -> u64;
 
     /// Returns a bitmap of the values for which `value - low`, which may wrap, is at most `span`.
     fn within_u32(self, values: &[u32; 16], low: u32, span: u32) -> u64;
 
-    /// Returns the bits from bit `shift` on of `low` with `high` above it, masked by `mask`, for each value.
+    /// Returns for each value the bits from bit `shift` on of `low`, continued by the bits of `high` above them,
+    /// masked by `mask`.
     fn parts_u32(self, low: &[u32; 16], high: &[u32; 16], shift: u32, mask: u32) -> [u32; 16];
 
-    /// Moves the values whose bit in `mask` is set to the front, in order; those behind them are unspecified.
+    /// Moves the values whose bit in `mask` is set to the front, in order; the values after them are unspecified.
     fn compress_u32(self, values: &[u32; 16], mask: u64) -> [u32; 16];
 
     /// Keeps the values whose bit in `mask` is set, and sets the others to 0.
     fn keep_u32(self, values: &[u32; 16], mask: u64) -> [u32; 16];
 
-    /// Returns a bitmap of the values for which `left <= right`.
+    /// Returns a bitmap of the positions at which `left <= right`.
     fn at_most_u64(self, left: &[u64; 8], right: &[u64; 8]) -> u64;
 
     /// Returns a bitmap of the values for which `value - low`, which may wrap, is at most `span`.
     fn within_u64(self, values: &[u64; 8], low: u64, span: u64) -> u64;
 
-    /// Returns the bits from bit `shift` on of `low` with `high` above it, masked by `mask`, for each value.
+    /// Returns for each value the bits from bit `shift` on of `low`, continued by the bits of `high` above them,
+    /// masked by `mask`.
     fn parts_u64(self, low: &[u64; 8], high: &[u64; 8], shift: u32, mask: u64) -> [u64; 8];
 
-    /// Moves the values whose bit in `mask` is set to the front, in order; those behind them are unspecified.
+    /// Moves the values whose bit in `mask` is set to the front, in order; the values after them are unspecified.
     fn compress_u64(self, values: &[u64; 8], mask: u64) -> [u64; 8];
 
     /// Keeps the values whose bit in `mask` is set, and sets the others to 0.
@@ -124,11 +128,11 @@ pub trait Simd: Copy {
     /// Returns integers as [`Self::keys_f32`] does, for 64-bit floats.
     fn keys_f64(self, values: &[f64; 8]) -> [u64; 8];
 
-    /// Returns for each index the bit of `set` at it. Bit 0 is the lowest bit of the first byte.
+    /// Returns a bitmap: for each index, the bit of `set` at that index. Bit 0 is the lowest bit of the first byte.
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64;
 
-    /// Returns for each index the bit of `set` at `index + offset`, which may wrap; 0 beyond the end of `set`. Bit 0 is
-    /// the lowest bit of the first word. `set` must have fewer than 2^31 bits.
+    /// Returns a bitmap: for each index, the bit of `set` at `index + offset` (modulo 2^32), and 0 beyond the end of
+    /// `set`. Bit 0 is the lowest bit of the first word. `set` must have fewer than 2^31 bits.
     fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64;
 
     /// Looks up bits as [`Self::bits_at_u16`] does, for 32-bit indices.
@@ -165,7 +169,7 @@ impl Level {
             }
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => {
-                // SAFETY: as above.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx2::run(kernel) }
             }
             _ => kernel.run(Portable),

@@ -1,8 +1,8 @@
 //! Non-temporal writes, for memory that is not read again soon: the memory need not be read into the caches
 //! first, and other data is not evicted from them.
 //!
-//! Invariant: other threads see the memory only after its writer is dropped, which waits for the writes. The
-//! processor does not order such writes with others.
+//! Invariant: other threads see the memory only after its writer is dropped, which waits for the writes. Reason: the
+//! CPU does not order non-temporal writes with other writes.
 
 use arrow_buffer::{ArrowNativeType, ToByteSlice};
 use std::marker::PhantomData;
@@ -61,7 +61,7 @@ fn copy_past_caches(from: &[u8], to: &mut [u8]) {
     let end = to.len() - (to.len() - start) % WORD_BYTES;
     let words = from[start..end].chunks_exact(WORD_BYTES);
     for (from, to) in words.zip(to[start..end].chunks_exact_mut(WORD_BYTES)) {
-        // SAFETY: both are a word long, `to` at a multiple of it; every x86-64 processor has the instructions.
+        // SAFETY: both are 16 bytes long, and `to` is aligned to 16 bytes; every x86-64 CPU has the instructions.
         unsafe { _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.as_ptr().cast())) }
     }
     to[..start].copy_from_slice(&from[..start]);

@@ -1,5 +1,5 @@
-//! Operations for any processor: plain loops, which the compiler vectorises with the baseline instructions of
-//! the target.
+//! Kernel operations for any CPU: plain loops, which the compiler vectorises with the baseline instructions of the
+//! target.
 
 use super::Simd;
 use crate::lanes::Lane;
@@ -100,14 +100,15 @@ pub(super) fn parts<L: Lane, const N: usize>(low: &[L; N], high: &[L; N], shift:
     parts
 }
 
-/// Moves the values whose bit in `mask` is set to the front, in order; those behind them are unspecified. Each value is
-/// written behind those kept so far, and the next value overwrites it if its bit is clear: no branch depends on the data.
+/// Moves the values whose bit in `mask` is set to the front, in order; the values after them are unspecified. Each
+/// value is written behind those kept so far, and is overwritten by the next value if its bit is clear, so that no
+/// branch depends on the data.
 #[inline(always)]
 pub(super) fn compress<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [L; N] {
     let mut out = [L::default(); N];
     let mut count = 0;
     for (bit, value) in values.iter().enumerate() {
-        // At most `bit` values were selected before this one.
+        // At most `bit` values were kept before this one, so that the index is within the array.
         out[count.min(N - 1)] = *value;
         count += (mask >> bit & 1) as usize;
     }
@@ -125,22 +126,22 @@ fn keep<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [L; N] {
     kept
 }
 
-/// Returns an integer that compares as the float does.
+/// Returns an integer that compares as the float does in IEEE total order, with -0.0 equal to 0.0.
 #[inline(always)]
 pub(crate) fn key_f32(value: f32) -> u32 {
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     bits ^ ((bits.cast_signed() >> 31) as u32 >> 1) ^ 1 << 31
 }
 
-/// Returns an integer that compares as the float does.
+/// Returns an integer that compares as the float does in IEEE total order, with -0.0 equal to 0.0.
 #[inline(always)]
 pub(crate) fn key_f64(value: f64) -> u64 {
     let bits = if value == 0.0 { 0 } else { value.to_bits() };
     bits ^ ((bits.cast_signed() >> 63) as u64 >> 1) ^ 1 << 63
 }
 
-/// Computes a byte for each value first, because that loop becomes vector compares; the bytes then become
-/// bits.
+/// Returns a bitmap of the positions at which `left <= right`. Computes a byte for each value first, because the
+/// compiler turns that loop into vector comparisons; the bytes are then converted to bits.
 #[inline(always)]
 fn at_most<L: Lane, const N: usize>(left: &[L; N], right: &[L; N]) -> u64 {
     let mut bytes = [0u8; N];

@@ -1,8 +1,8 @@
-//! Every level against plain loops.
+//! Tests the operations of every level of CPU instructions against plain loops.
 
 use super::*;
 
-/// Returns random numbers, some of them at the ends of the range of a lane of `bits` bits.
+/// Returns random numbers of `bits` bits, among them the least and the greatest.
 pub(crate) fn numbers(seed: u64, count: usize, bits: u32) -> Vec<u64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -26,12 +26,12 @@ struct Steps<'a> {
     set: &'a [u32],
 }
 
-/// Converts the first values to an array of a lane type.
+/// Converts the first `N` values to an array of a lane type, with `cut`.
 fn lanes<T: Copy + Default, const N: usize>(values: &[u64], cut: impl Fn(u64) -> T) -> [T; N] {
     std::array::from_fn(|i| cut(values[i]))
 }
 
-/// The results of the operations, as text.
+/// Runs all operations, and keeps their results as strings for comparison.
 impl Kernel for Steps<'_> {
     type Output = Vec<String>;
 

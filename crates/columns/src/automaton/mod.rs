@@ -111,7 +111,8 @@ impl Texts<'_> {
     ) {
         let rows = (self.ends.rows() - start).min(alive.len() * 64);
         let bounds = self.ends.bounds(start..start + rows);
-        // If a string was too long for its slot, later ones are likely to be: from then on nothing is dropped.
+        // If a string was too long for its slot, later strings are likely to be, too, so that repeated codes are no
+        // longer dropped.
         let mut thinning = self.repeats.as_ref().map(|repeats| (repeats, Thinned::default()));
         for (index, alive) in alive.iter_mut().enumerate() {
             if *alive == 0 {
@@ -141,7 +142,8 @@ impl Texts<'_> {
                 rest &= rest - 1;
                 count += 1;
             }
-            // With fewer rows than lanes, the other lanes repeat the first row; their results are ignored.
+            // If there are fewer rows than lanes, the other lanes repeat the first row, and their results are
+            // ignored.
             let rows: [usize; LANES] =
                 std::array::from_fn(|lane| waiting[if lane < count { lane } else { 0 }]);
             let states = table.run(self.start, rows.map(codes));
@@ -177,12 +179,12 @@ impl Texts<'_> {
     }
 
     fn accepts(&self, state: u8) -> bool {
-        // Every escape is followed by a byte in a sound chunk, so no string ends in an escape state.
+        // In an intact chunk a byte follows every escape, so that no string ends in an escape state.
         self.accepts.get(usize::from(state)).copied().unwrap_or(false)
     }
 }
 
-/// Distributes the lowest bits of `packed` to the positions of the set bits of `places`.
+/// Moves the n-th lowest bit of `packed` to the position of the n-th set bit of `places`, for all n.
 fn spread(mut packed: u64, places: u64) -> u64 {
     if places == u64::MAX {
         return packed;

@@ -1,15 +1,17 @@
-//! Finds the codes of a symbol table of which only the first of consecutive ones matters to an automaton.
+//! Finds the codes of an FSST symbol table (each stands for a frequent byte sequence) of which only the first of
+//! several consecutive ones matters to an automaton for LIKE.
 //!
-//! Codes are of one kind if they have the same effect on every state. A kind is repeatable if applying it twice is the
-//! same as applying it once. In `%fox%bar%`, all codes without a part of either word form a repeatable kind.
+//! Codes are of one kind if they have the same effect on every state. A kind is repeatable if applying it twice has
+//! the same effect as applying it once. In `%fox%bar%`, all codes without a part of either word form a repeatable
+//! kind.
 
 use fsst::ESCAPE_CODE;
 
 /// Number of codes that are sampled to estimate how many would be dropped.
 const SAMPLE_CODES: usize = 4096;
 
-/// Codes of the kind must be at least `1 / PART_MIN` of the sample. Reason: if most codes remain, dropping the others
-/// costs more than it saves.
+/// Divisor: codes of the kind must be at least one part in this many of the sample. Reason: if most codes remain,
+/// dropping the others costs more than it saves.
 const PART_MIN: usize = 4;
 
 /// A repeatable kind of codes.
@@ -17,7 +19,7 @@ const PART_MIN: usize = 4;
 pub(super) struct Repeats {
     /// A bit for each code. Never includes the escape.
     pub codes: [u8; 32],
-    /// One of the codes. Appending it to a string does not change whether the automaton accepts the string.
+    /// One of the codes. Appending it to a string does not change whether the automaton accepts that string.
     pub pad: u8,
 }
 

@@ -1,4 +1,5 @@
-//! The transitions of an automaton for each code, as tables.
+//! The transitions of an automaton for LIKE, as tables of the next state by code (a byte, or an FSST symbol) and
+//! state.
 //!
 //! Invariant: every state in a table is a state of that table, so that a look-up needs no check.
 
@@ -8,12 +9,12 @@ use crate::fsst_text::SymbolTable;
 use crate::kernels::{SLOT, Thinned};
 use fsst::ESCAPE_CODE;
 
-/// Number of rows that advance together: enough to hide the latency of a table look-up, and few enough to fit the
-/// registers.
+/// Number of rows that advance through the automaton together. Reason: enough to hide the latency of a table look-up,
+/// and few enough to fit the registers.
 pub(super) const LANES: usize = 6;
 
-/// Number of rows that advance together if all are in slots. More than [`LANES`], because the addresses of slots take
-/// no registers.
+/// Number of rows that advance together if all strings were copied to slots of fixed size. More than [`LANES`],
+/// because the addresses of slots take no registers.
 pub(super) const THINNED_LANES: usize = 8;
 
 /// Table of the next state by code and state, for up to 32, 64 or 128 states.
@@ -73,7 +74,7 @@ impl<const STATES: usize> Table<STATES> {
 
     #[inline(always)]
     fn step(&self, state: u8, code: u8) -> u8 {
-        // The remainder never changes the state: it tells the compiler that the index is within the table.
+        // The remainder never changes the state. It shows the compiler that the index is within the table.
         self.0[usize::from(code)][usize::from(state) % STATES]
     }
 
@@ -93,8 +94,8 @@ impl<const STATES: usize> Table<STATES> {
         states
     }
 
-    /// Returns the states after [`THINNED_LANES`] strings from `first`, a multiple of that number, each from
-    /// `start`. Shorter strings continue over their pads.
+    /// Returns the states after [`THINNED_LANES`] strings from index `first` on, a multiple of that number, each from
+    /// state `start`. Shorter strings are continued by their pad codes, which do not change the result.
     pub fn run_thinned(&self, start: u8, strings: &Thinned, first: usize) -> [u8; THINNED_LANES] {
         let (lengths, slots) = strings.some::<THINNED_LANES>(first / THINNED_LANES);
         let longest = lengths.iter().copied().max().unwrap_or(0);

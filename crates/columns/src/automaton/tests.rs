@@ -1,4 +1,4 @@
-//! Automata against searches in the texts themselves.
+//! Tests automata for LIKE, run over the stored form of strings, against searches in the strings themselves.
 
 use super::*;
 use crate::EncodingKind;
@@ -6,7 +6,7 @@ use crate::encode::encode;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use std::sync::Arc;
 
-/// Returns an automaton that accepts texts with this literal in them; padded with copies of the last state.
+/// Returns an automaton that accepts strings which contain `literal`. `padding` copies of the last state are added.
 fn contains(literal: &[u8], padding: usize) -> Automaton {
     let states = literal.len() + 1 + padding;
     let step = |state: usize, byte: u8| {
@@ -66,7 +66,7 @@ fn automata_that_lead_nowhere_are_refused() {
     assert!(Automaton::new(0, vec![[0; 256]; STATES_MAX + 1], vec![true; STATES_MAX + 1]).is_none());
 }
 
-/// Returns an automaton with random steps, except that most bytes lead every state to the same one.
+/// Returns an automaton with random transitions, except that most bytes lead from every state to the same state.
 fn forgetful(next: &mut impl FnMut() -> u64) -> Automaton {
     let states = 1 + next() as usize % 7;
     let accepts: Vec<bool> = (0..states).map(|_| next().is_multiple_of(2)).collect();
@@ -89,7 +89,7 @@ fn what_is_left_out_does_not_change_the_answer() {
         state ^= state << 17;
         state >> 5
     };
-    // Texts of some words, and bytes that have no symbol; some are longer than a slot.
+    // Strings of some words, and of bytes that have no symbol; some are longer than a slot of 64 bytes.
     let mut text = |longest: u64| {
         let parts = next() % longest;
         let part = |random: u64| match random % 9 {

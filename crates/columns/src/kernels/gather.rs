@@ -1,12 +1,12 @@
-//! Unpacks single values.
+//! Kernel that unpacks single values of bit-packed blocks.
 
 use super::{Blocks, UnpackBlock};
 use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Minimum number of rows wanted from one block for unpacking the whole block instead of single values. Measured at 20
-/// bits: 43 single values took 350 ns; 64 values took 300 ns with the whole block (`examples/scan_speed.rs`).
+/// Minimum number of rows of one block for unpacking the whole block instead of single values. Measured at 20 bits:
+/// 43 single values took 350 ns; 64 values took 300 ns with the whole block (`examples/scan_speed.rs`).
 const WHOLE_BLOCK_MIN: usize = 48;
 
 /// Number of values between the one that is unpacked and the one that is prefetched.

@@ -5,6 +5,9 @@
 //! rows per word and the first row in the lowest bit. Predicates clear bits in a bitmap of the rows that are still
 //! selected; a block without such rows is not read. Besides input and output, a kernel uses registers and a bitmap of
 //! one block.
+//!
+//! Terms: a *lane* is an unsigned integer type in which packed values are stored, and a value of that type. A *unit*
+//! is 64 bytes of lanes.
 
 mod gather;
 mod pick;
@@ -44,8 +47,9 @@ impl<'a, L: Lane> Blocks<'a, L> {
         &self.lanes[index * length..(index + 1) * length]
     }
 
-    /// Prefetches the part of a block, if it exists, that holds its `number`-th pair of units. Called while
-    /// the block before is processed, because the hardware prefetcher stops at each page.
+    /// Prefetches the memory of a block, if it exists, for its pair of units (64 bytes of values each) with index
+    /// `number`. Called while the block before is processed, because the hardware prefetcher stops at each page of
+    /// memory.
     #[inline(always)]
     pub fn prefetch<S: Simd>(&self, simd: S, index: usize, number: u32) {
         let word = (number * self.width / L::BITS) as usize * (BLOCK_ROWS / L::BITS as usize);
@@ -71,8 +75,8 @@ impl<L: Lane> Blocks<'_, L> {
     }
 }
 
-/// Writes the bits of a pair of units that starts at row `first` of a block, for which no bits were written
-/// before.
+/// Writes the bitmap of a pair of units (64 bytes of values each) that starts at row `first` of a block. Its bits
+/// must be clear before.
 #[inline(always)]
 fn put<L: Lane>(bits: &mut [u64; BLOCK_WORDS], first: usize, pair: [u64; 2]) {
     let word = first / 64 % BLOCK_WORDS;

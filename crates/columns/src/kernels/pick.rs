@@ -1,4 +1,4 @@
-//! Unpacks selected values and packs them again without interpreting them.
+//! Kernel that unpacks selected values of bit-packed blocks and packs them again, without interpreting them.
 
 use super::{BLOCK_WORDS, Blocks, UnpackBlock};
 use crate::arch::{Kernel, Simd};
@@ -22,7 +22,8 @@ impl<L: Lane> Kernel for Pick<'_, L> {
         let mut values = [L::default(); BLOCK_ROWS];
         // The picked values: those left over from earlier blocks, followed by those of the current block.
         let mut picked = [L::default(); 2 * BLOCK_ROWS];
-        // One packed block, so that the spare capacity of `out` need not be cleared first.
+        // One packed block. It is appended to `out` as a whole, so that the spare capacity of `out` need not be
+        // cleared first.
         let mut packed = [L::default(); BLOCK_ROWS];
         let packed = &mut packed[..lanes::block_lanes::<L>(width)];
         let mut count = 0;
@@ -63,7 +64,7 @@ fn pick_word<S: Simd, L: Lane>(simd: S, values: &[L], word: u64, out: &mut [L]) 
     for unit in 0..64 / unit_lanes {
         let mask = word >> (unit * unit_lanes) & (u64::MAX >> (64 - unit_lanes));
         let picked = L::compress(simd, &L::load(values, unit * unit_lanes), mask);
-        // Unspecified lanes are overwritten by the next unit, or are behind the end.
+        // Unspecified lanes are overwritten by the next unit of values, or are behind the end.
         out[count..count + unit_lanes].copy_from_slice(picked.as_ref());
         count += mask.count_ones() as usize;
     }

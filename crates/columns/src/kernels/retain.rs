@@ -1,12 +1,13 @@
-//! Predicates on packed values: they clear the bits of rows that do not satisfy them.
+//! Predicates on bit-packed values, without decoding them to an array: kernels that clear the bits of rows which do
+//! not satisfy the predicate.
 
 use super::{BLOCK_WORDS, Blocks, UnpackBlocks, put};
 use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Maximum number of selected rows in a block for testing them one by one. With more, the whole block is tested.
-/// Measured at 20 bits: 8 single rows took 74 ns, a whole block 240 ns on AVX-512 and 400 ns on AVX2
+/// Maximum number of selected rows in a block for which they are tested one by one; with more, the whole block is
+/// tested. Measured at 20 bits: 8 single rows took 74 ns, a whole block 240 ns on AVX-512 and 400 ns on AVX2
 /// (`examples/scan_speed.rs`).
 const SINGLE_MAX: u32 = 12;
 
@@ -15,7 +16,7 @@ pub(crate) trait Condition<L: Lane> {
     /// Returns whether one value satisfies the condition. Must be `#[inline(always)]`.
     fn holds(&self, value: L) -> bool;
 
-    /// Returns a bit for each value of a unit: whether it satisfies the condition. Must be
+    /// Returns a bitmap of the values of a unit (64 bytes of values) that satisfy the condition. Must be
     /// `#[inline(always)]`.
     fn bits<S: Simd>(&self, simd: S, unit: &L::Unit) -> u64;
 }
@@ -133,7 +134,7 @@ impl Condition<u32> for Member<'_> {
     }
 }
 
-/// The condition of [`Member`] for 8-bit values: a bitmap of all 256 of them.
+/// The condition of [`Member`] for 8-bit values: a bitmap of all 256 possible values.
 pub(crate) struct MemberByte<'a> {
     pub set: &'a [u8; 32],
 }
@@ -209,7 +210,7 @@ fn widen<S: Simd, L: Lane, W: Lane>(
 pub(crate) trait Plain: Copy {
     type Key: Lane;
 
-    /// Returns the keys of a unit's values. Must be `#[inline(always)]`.
+    /// Returns the comparison keys of a unit (64 bytes) of values. Must be `#[inline(always)]`.
     fn keys<S: Simd>(simd: S, values: &[Self; 64], start: usize) -> <Self::Key as Lane>::Unit;
 }
 
@@ -234,7 +235,7 @@ impl Plain for f64 {
 /// Kernel that clears the bits of rows whose comparison key is not between `low` and `low + span`, both included; with
 /// `inside` false, of rows whose key is.
 pub(crate) struct RetainPlain<'a, T: Plain> {
-    /// At least as many values as `alive` has rows.
+    /// Values; at least as many as `alive` has rows.
     pub values: &'a [T],
     pub low: T::Key,
     pub span: T::Key,

@@ -1,11 +1,12 @@
-//! Sums packed values while unpacking them.
+//! Kernel that sums bit-packed values while it unpacks them.
 
 use super::{BLOCK_WORDS, Blocks, UnpackBlock};
 use crate::arch::{Kernel, Simd};
 use crate::lanes::{Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Kernel that sums the first `rows` distances, or those of them whose bit is set. The width must not be 0.
+/// Kernel that sums the first `rows` distances or, if a bitmap is given, those of them whose bit is set. The width
+/// must not be 0.
 pub(crate) struct Sum<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub rows: usize,

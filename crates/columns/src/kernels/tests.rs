@@ -6,7 +6,7 @@ use crate::arch::tests::numbers;
 use crate::kernels::retain::{Condition, Plain};
 use crate::packed::with_lane;
 
-/// Packs values of `width` bits into blocks with the library.
+/// Packs values of `width` bits into blocks with the `fastlanes` library.
 fn packed<L: Lane>(width: u32, values: &[u64]) -> Vec<L> {
     let mut lanes = vec![L::default(); values.len() / BLOCK_ROWS * lanes::block_lanes::<L>(width)];
     let blocks = lanes.chunks_exact_mut(lanes::block_lanes::<L>(width));
@@ -17,14 +17,14 @@ fn packed<L: Lane>(width: u32, values: &[u64]) -> Vec<L> {
     lanes
 }
 
-/// Keeps those bits of `alive` whose value passes.
+/// Clears the bits of `alive` whose value does not pass; the expected result of a predicate.
 fn plain(alive: &[u64], values: &[u64], passes: impl Fn(u64) -> bool) -> Vec<u64> {
     let bit = |row: usize| u64::from(passes(values[row])) << (row % 64);
     let word = |(w, word): (usize, &u64)| word & (w * 64..w * 64 + 64).map(bit).fold(0, |a, b| a | b);
     alive.iter().enumerate().map(word).collect()
 }
 
-/// Returns random bits; in each block few, many or none are set.
+/// Returns random bitmap words; in each block of 1024 bits, few, many or none are set.
 fn some_bits(seed: u64, words: usize) -> Vec<u64> {
     let (a, b) = (numbers(seed, words, 64), numbers(!seed, words, 64));
     let word = |i: usize| match (seed as usize + i / BLOCK_WORDS) % 4 {
@@ -116,7 +116,7 @@ fn every_predicate_keeps_what_a_loop_keeps() {
     }
 }
 
-/// Checks conditions that look values up in the bits of a set.
+/// Checks conditions that test whether values are members of a set (a bitmap).
 fn check_members<L: Lane>(width: u32)
 where
     for<'a> Member<'a>: Condition<L>,
@@ -223,7 +223,7 @@ fn sums_are_those_of_a_loop() {
     }
 }
 
-/// Checks predicates on plain values against a loop over separately computed keys.
+/// Checks predicates on plain (not packed) values against a loop over separately computed comparison keys.
 fn check_plain<T: Plain>(of: impl Fn(u64) -> T, key: impl Fn(T) -> u64) {
     for rows in [0, 1, 63, 64, 65, 1000] {
         let bits = <T::Key as Lane>::BITS;
@@ -248,7 +248,7 @@ fn check_plain<T: Plain>(of: impl Fn(u64) -> T, key: impl Fn(T) -> u64) {
 
 #[test]
 fn plain_values_are_kept_as_a_loop_keeps_them() {
-    // The order of `total_cmp`, except that -0.0 equals 0.0.
+    // Sorts as `total_cmp` does, except that -0.0 equals 0.0.
     let of_f64 = |value: f64| {
         let rank = |v: f64| v.to_bits() as i64 ^ ((v.to_bits() as i64 >> 63) as u64 >> 1) as i64;
         (rank(if value == 0.0 { 0.0 } else { value }) as u64).wrapping_add(1 << 63)

@@ -17,7 +17,8 @@ const STRINGS: usize = 64;
 /// Copied strings, without redundant codes. Each has a slot of its own, which is filled up with the pad code.
 #[derive(Debug)]
 pub(crate) struct Thinned {
-    /// One slot more than strings, because the last store of a string may reach into the slot after its own.
+    /// The slots. There is one more than strings, because the last store of a string may reach into the slot after
+    /// its own.
     slots: Box<[[u8; SLOT]; STRINGS + 1]>,
     lengths: [u8; STRINGS],
 }
@@ -68,8 +69,8 @@ impl Kernel for Thin<'_> {
             rest &= rest - 1;
             let (mut at, end) = (bounds[row] as usize, bounds[row + 1] as usize);
             let mut length = 0;
-            // Bit 0 of `repeats`: whether the byte before this piece is in `set`. Bits 1 and 0 of `escapes`: whether
-            // that byte, and the one before it, equal the escape.
+            // State at the start of the current piece. Bit 0 of `repeats`: whether the byte before the piece is in
+            // `set`. Bit 1 of `escapes`: whether that byte equals the escape; bit 0: whether the byte before it does.
             let (mut repeats, mut escapes) = (0, 0);
             loop {
                 let mut copy = [0; SLOT];

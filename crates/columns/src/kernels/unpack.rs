@@ -1,4 +1,4 @@
-//! Unpacks whole blocks.
+//! Kernels that unpack whole blocks of bit-packed values.
 
 use super::Blocks;
 use crate::arch::{Kernel, Simd};
@@ -42,11 +42,11 @@ impl<L: Lane, T, F: Fn(L) -> T> Kernel for UnpackBlocks<'_, L, T, F> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let UnpackBlocks { blocks, out, map } = self;
-        // Cleared once for all blocks, because clearing takes a good part of the time of unpacking one.
+        // Cleared once for all blocks, because clearing takes a considerable part of the time of unpacking a block.
         let mut values = [L::default(); BLOCK_ROWS];
         for (index, out) in out.iter_mut().enumerate() {
             UnpackBlock { blocks, index, out: &mut values }.run(simd);
-            // In a separate loop, because the compiler vectorises a single long loop.
+            // A separate loop, because the compiler vectorises it only if it is a single long loop.
             out.iter_mut().zip(&values).for_each(|(out, value)| *out = map(*value));
         }
     }

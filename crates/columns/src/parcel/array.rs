@@ -1,4 +1,5 @@
-//! Packs arrays that were computed or decoded for sending, as fast as possible rather than as small as possible.
+//! Encodes arrays that were computed or decoded as columns of a parcel (the form in which result rows are sent), as
+//! fast as possible rather than as small as possible.
 
 use crate::body::Body;
 use crate::chunk::Chunk;

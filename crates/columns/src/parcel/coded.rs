@@ -1,5 +1,5 @@
-//! Compressed strings of a parcel. They are decompressed in order, piece by piece; each piece is checked and copied to
-//! its final place while it is in the CPU caches.
+//! Compressed strings (FSST) of a parcel, the form in which result rows are sent. They are decompressed in order,
+//! piece by piece. Each piece is checked and copied to its final place while it is in the CPU caches.
 //!
 //! Invariant: the codes before `at` are exactly those of the rows before `row`.
 
@@ -68,7 +68,7 @@ impl CodedStrings {
         let views = room.buffer(count, |out| out.append(&views)).unwrap_or_else(|| views.into());
         let nulls = self.validity.as_ref().map(|bits| NullBuffer::new(bits.slice(start, count)));
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        // SAFETY: the views were made over this text, whose values were checked.
+        // SAFETY: the views were made over this text, and its values were checked.
         Ok(unsafe { Views { views, data }.into_array(&self.data_type, nulls) })
     }
 

@@ -1,4 +1,4 @@
-//! Reads parcels from peers, which are not trusted, and decodes them to record batches.
+//! Reads parcels (encoded rows of a result) from peers, which are not trusted, and decodes them to record batches.
 //!
 //! Buffers stay in place in the message. Only those properties are checked here on which the memory safety of decoding
 //! depends: lengths, dictionary codes, ends of strings, UTF-8. Compressed strings are checked while they are
@@ -59,7 +59,7 @@ impl Parcel {
         if rows > ROW_GROUP_ROWS || columns != schema.fields().len() {
             return Err(Error::corrupt(format!("a parcel of {rows} rows and {columns} columns")));
         }
-        // The three numbers lie within the body; now they are checked to lie within the head.
+        // The three numbers are known to lie within the body; here they are checked to lie within the head.
         let head = head.get(12..).ok_or_else(cut_off)?;
         let mut parts = Parts { head: Reader::new(head), body, at: head_bytes, rows };
         let column = |field: &arrow_schema::FieldRef| {
@@ -265,7 +265,7 @@ impl Parts<'_> {
                 view_of(&data, from, *end as usize - from)
             })
             .collect();
-        // SAFETY: views made over this data, whose values were just checked.
+        // SAFETY: the views were made over this data, and its values were just checked.
         let values = unsafe { Views { views: views.into(), data }.into_array(data_type, None) };
         Ok(Body::Dictionary { values, codes })
     }
@@ -281,7 +281,8 @@ impl Parts<'_> {
     }
 }
 
-/// Returns bit-packed values, whose last block is packed here from loose values.
+/// Returns bit-packed values made of the whole blocks `whole` and of the last block, which is packed here from loose
+/// values.
 fn with_tail(whole: &[u8], loose: &[u8], rest: usize, width: u32) -> Buffer {
     let tail = if rest > 0 { block_bytes(width) } else { 0 };
     let mut data = MutableBuffer::from_len_zeroed(whole.len() + tail);

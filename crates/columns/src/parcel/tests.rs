@@ -1,5 +1,5 @@
-//! Tests that parcels decode to the values that were packed, in any form and at any alignment, and that corruption is
-//! noticed.
+//! Tests that parcels (encoded rows of a result, as they are sent) decode to the values that were packed, in any
+//! form and at any alignment, and that corruption is noticed.
 
 use super::*;
 use crate::chunk::Chunk;
@@ -17,7 +17,7 @@ fn schema_of(columns: &[ArrayRef]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))
 }
 
-/// Returns the parcel of these columns, `offset` bytes behind an aligned address.
+/// Returns the parcel of `chunks`, in memory that begins `offset` bytes after an aligned address.
 fn sent(chunks: Vec<Chunk>, rows: usize, offset: usize) -> Bytes {
     let chunks: Vec<Arc<Chunk>> = chunks.into_iter().map(Arc::new).collect();
     let mut bytes = vec![0; offset];
@@ -25,7 +25,7 @@ fn sent(chunks: Vec<Chunk>, rows: usize, offset: usize) -> Bytes {
     Bytes::from(bytes).slice(offset..)
 }
 
-/// Sends the columns as stored chunks and as packed arrays, and reads them whole and in parts.
+/// Packs the columns as stored chunks and as arrays, and reads them back whole and in parts.
 fn check(columns: &[ArrayRef]) {
     let rows = columns.first().map_or(0, |column| column.len());
     let schema = schema_of(columns);
@@ -121,7 +121,7 @@ fn rows_that_refer_to_long_strings_are_bounded_by_what_they_have_together() {
     let text = "x".repeat(64 << 10);
     let dictionary: ArrayRef = Arc::new(StringViewArray::from(vec!["", &text]));
     let rows = 60_000;
-    // A parcel of a dictionary whose long string is in `long` rows; the other rows are NULL.
+    // Creates a parcel of a dictionary whose long string is in `long` rows; the other rows are NULL.
     let parcel = |long: usize| {
         let codes: Vec<u32> = vec![1; rows];
         let validity = arrow_buffer::BooleanBuffer::from_iter((0..rows).map(|row| row < long));

@@ -1,4 +1,5 @@
-//! Writes parcels: builds the head, and adds large buffers without copying them.
+//! Writes parcels (encoded rows of a result, as they are sent): builds the head, and adds large buffers without
+//! copying them.
 
 use super::{
     ALIGNMENT, BIT_PACKED, BYTES, CONSTANT, DICTIONARY, FSST, NULLS, PLAIN, TAIL_BLOCK, TAIL_LOOSE,
@@ -24,8 +25,8 @@ use std::sync::Arc;
 /// this many bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
-/// The tail is loose if that saves more than `1 / TAIL_PART_MIN` of the size of the other blocks. Reason: the reader
-/// then has to copy all blocks to one place.
+/// Divisor: values of the last block are stored loose (in whole bytes each) if that saves more than one part in this
+/// many of the size of the other blocks. Reason: the reader then has to copy all blocks to one place.
 const TAIL_PART_MIN: usize = 16;
 
 static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
@@ -67,7 +68,7 @@ impl Writer {
             Body::Constant { value, .. } => {
                 self.head.push(CONSTANT);
                 let width = chunk.data_type().primitive_width().unwrap_or(1);
-                // A fixed-width array of one row has one buffer.
+                // An array of one row of a fixed-width type has exactly one buffer.
                 self.head.extend_from_slice(&value.to_data().buffers()[0].as_slice()[..width]);
             }
             Body::Plain { values } => {
@@ -84,7 +85,7 @@ impl Writer {
                 self.ends(ends);
                 self.buffer(data.clone());
             }
-            // All strings are decoded in one pass, so the ends of each string's codes are not needed.
+            // The reader decodes all strings in one pass, so that the ends of each string's codes are not needed.
             Body::Fsst { table, lengths, data, .. } => {
                 self.head.push(FSST);
                 let (symbols, symbol_lengths) = table.parts();
@@ -154,7 +155,7 @@ impl Writer {
         pad(&mut small);
         for buffer in buffers {
             if buffer.len() < PIECE_BYTES_MIN {
-                // The pieces before this one end at an aligned position, too.
+                // The position is aligned, because each piece before this one ends at an aligned position, too.
                 small.extend_from_slice(&buffer);
                 pad(&mut small);
                 continue;

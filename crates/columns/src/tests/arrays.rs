@@ -1,4 +1,4 @@
-//! Random columns of every canonical type, in the shapes that lead to each encoding.
+//! Generates random columns of every canonical type, with the distributions that lead to each encoding.
 
 use arrow_array::types::*;
 use arrow_array::{
@@ -7,7 +7,7 @@ use arrow_array::{
 use arrow_schema::{DataType, TimeUnit};
 use std::sync::Arc;
 
-/// Splitmix64: small, and the same everywhere.
+/// Random number generator (SplitMix64): small, and the same on every platform.
 pub struct Random(pub u64);
 
 impl Random {
@@ -47,19 +47,19 @@ pub const TYPES: [DataType; 18] = [
 /// The distribution of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// One value in all rows.
+    /// All rows have the same value.
     Constant,
-    /// Few different values.
+    /// There are few different values.
     Few,
-    /// A narrow range of numbers; text of a small vocabulary.
+    /// Numbers in a narrow range; strings from a small vocabulary.
     Narrow,
-    /// Any value of the type, including its extremes.
+    /// Values are any of the type, including its extremes.
     Wild,
 }
 
 pub const SHAPES: [Shape; 4] = [Shape::Constant, Shape::Few, Shape::Narrow, Shape::Wild];
 
-/// Returns a column of `rows` rows, of which about `nulls_percent` in a hundred are NULL.
+/// Returns a column of `rows` rows, of which about `nulls_percent` percent are NULL.
 pub fn array(
     data_type: &DataType,
     shape: Shape,
@@ -136,7 +136,7 @@ fn integers<T: ArrowPrimitiveType<Native: Wild>>(
 ) -> ArrayRef {
     let base = random.next() as i64 >> random.below(63);
     let width = random.below(30);
-    // Half of the wild integer columns are limited to 64 bits, so that wide decimals are packed as well.
+    // Half of the integer columns of any value are limited to 64 bits, so that wide decimals are bit-packed as well.
     let narrow_wild = random.below(2) == 0;
     let value = |random: &mut Random| -> T::Native {
         match shape {

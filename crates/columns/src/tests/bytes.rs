@@ -1,4 +1,5 @@
-//! Tests images of chunks: intact ones are read back; corrupt ones are refused or harmless.
+//! Tests images of chunks (their form on disk and in messages): intact images are read back; corrupt ones are
+//! refused, or give a chunk on which all operations are safe.
 
 use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::check;
@@ -8,7 +9,7 @@ use farpool_memory::{Pool, Tenure};
 use farpool_model::{ErrorKind, TenantName};
 use std::sync::Arc;
 
-/// Returns the length of the head, the head, and the data.
+/// Returns the image of a chunk as one sequence: the length of the head, the head, and the data.
 fn bytes_of(chunk: &Chunk) -> Vec<u8> {
     let image = chunk.to_image().unwrap();
     let mut bytes = (image.head.len() as u16).to_le_bytes().to_vec();
@@ -63,7 +64,7 @@ fn compressed_text_comes_back_from_its_bytes() {
 
 #[test]
 fn a_dictionary_whose_values_share_bytes_costs_no_more_than_a_chunk() {
-    // Each value is a suffix of one text: distinct, in order, and long.
+    // Each value is a suffix of one string, so that all are distinct, sorted, and long.
     let (text, values) = (vec![b'x'; 4 << 20], 60_000_u32);
     let view = |start: u32| {
         let length = text.len() as u32 - start;
@@ -74,7 +75,7 @@ fn a_dictionary_whose_values_share_bytes_costs_no_more_than_a_chunk() {
         arrow_array::StringViewArray::from_iter_values((0..99).map(|i| ["a long string", "b"][i % 2]));
     let short = encoded(&pool(8), &(Arc::new(short) as _));
     assert_eq!(short.encoding(), crate::EncodingKind::Dictionary);
-    // The same head up to its dictionary.
+    // The head is the same up to its dictionary.
     let mut head = short.to_image().unwrap().head;
     let at = head.windows(8).position(|window| window == 32_u64.to_le_bytes()).unwrap();
     head.truncate(at);
@@ -88,7 +89,7 @@ fn a_dictionary_whose_values_share_bytes_costs_no_more_than_a_chunk() {
     assert!(error.kind == ErrorKind::Corrupt && error.message.contains("more values"), "{error}");
 }
 
-/// Calls every operation on a chunk; none may panic.
+/// Calls every operation on a chunk. None of them may panic.
 fn exercise(chunk: &Chunk) {
     let rows = chunk.rows();
     let all = chunk.decode(0..rows).unwrap();
@@ -108,7 +109,7 @@ fn exercise(chunk: &Chunk) {
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(3) {
-        // The head has the lengths of buffers, so most changes are made there.
+        // Most changes are made in the head, because it has the lengths of buffers.
         let near = if random.below(3) == 0 { bytes.len() } else { bytes.len().min(120) };
         let at = random.below(near);
         match random.below(8) {
@@ -215,7 +216,8 @@ fn bounds_that_cannot_be_right_are_refused() {
         changed[at..at + 16].copy_from_slice(&value.to_le_bytes());
         let read = read(&pool, &changed);
         match value {
-            // A minimum or maximum that is possible is not checked any further, because a checksum protects it.
+            // A minimum or maximum that is possible is accepted without comparing it with the values, because a
+            // checksum protects it.
             1099 => assert!(read.is_ok()),
             _ => assert_eq!(read.unwrap_err().kind, ErrorKind::Corrupt),
         }

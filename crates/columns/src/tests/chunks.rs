@@ -94,7 +94,7 @@ fn check_pick(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
         let taken = arrow_select::take::take(&expected, &UInt32Array::from(rows.clone()), None).unwrap();
         assert_eq!(&picked.gather(&rows).unwrap(), &taken);
         let bytes_plain = encode(&expected).unwrap().bytes_plain();
-        // The arbitrary string of a NULL row may be counted.
+        // Bytes of the arbitrary string in a NULL row may be counted or not.
         assert!(picked.bytes_plain() == bytes_plain || picked.null_count() > 0);
         let schema = super::schema_of(std::slice::from_ref(&expected));
         let mut sent = Vec::new();
@@ -164,7 +164,7 @@ fn check_integers(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     }
 }
 
-/// Checks a predicate on some blocks, for some of their rows, against a test of each value.
+/// Checks a predicate on some blocks with some rows selected, against a test of each value.
 fn check_predicate(
     values: &[i64],
     random: &mut Random,
@@ -184,7 +184,7 @@ fn check_predicate(
     assert_eq!(alive, expected);
 }
 
-/// Checks floats in SQL's order.
+/// Checks comparisons of floats in the order of SQL.
 fn check_floats(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     let Some(floats) = chunk.floats() else { return };
     let one_zero = |value: f64| if value == 0.0 { 0.0 } else { value };
@@ -377,7 +377,7 @@ fn strings_of_which_each_comes_a_few_times_have_a_dictionary() {
 
 #[test]
 fn symbols_are_those_of_strings_from_all_over() {
-    // The first rows are unlike all others, and every other row is empty.
+    // The first rows differ from all others, and every other row is an empty string.
     let words = ["lease", "token", "commit", "retry", "page", "queue"];
     let text = |row: usize| match row {
         0..1000 => format!("{row:0>200}"),

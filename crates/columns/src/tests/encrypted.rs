@@ -73,12 +73,12 @@ fn nothing_of_a_table_is_in_the_clear() {
     for tier in Tier::ALL {
         let table = build(Some(&table_cipher(tier).unwrap()));
         assert_eq!(table.tier(), Some(tier));
-        // `Debug` of the structures prints everything in memory; bytes of the pool are printed as numbers.
+        // `Debug` output of the table contains everything in memory, with bytes of the pool as numbers.
         assert!(!tells(&table));
         for column in &table.statistics {
             assert_eq!((&column.min, &column.max, column.distinct_count), (&None, &None, None));
         }
-        // The number of distinct values is that of their hashes.
+        // The number of distinct values is estimated by the number of their distinct hashes.
         assert_eq!(table.statistics[1].distinct_estimate, Some(3));
         for chunk in table.row_groups.iter().flat_map(|group| &group.chunks) {
             let bytes = &chunk.hidden().unwrap().bytes;

@@ -1,4 +1,4 @@
-//! Tables built from batches: rows, order, statistics, limits.
+//! Tests tables that are built from batches: their rows and the order of these, statistics, and limits.
 
 use super::arrays::{Random, SHAPES, TYPES, array};
 use super::chunks::literal;
@@ -207,7 +207,7 @@ fn rows_that_wait_hold_no_more_than_a_few_times_their_bytes() {
     }
     assert_eq!(column(&long.finish().unwrap(), 0).len(), 20);
 
-    // One row at a time, of many columns.
+    // Rows of many columns are added one at a time.
     let columns: Vec<ArrayRef> =
         (0..500).map(|i| Arc::new(Int64Array::from(vec![i; 1000])) as ArrayRef).collect();
     let whole = RecordBatch::try_new(schema_of(&columns), columns).unwrap();
@@ -228,7 +228,7 @@ fn what_row_groups_hold_is_counted_until_they_are_taken() {
     let mut builder = builder(&pool, &batch.schema(), None);
     builder.buffer(&batch).unwrap();
     let bytes = columns[0].get_buffer_memory_size();
-    // The last nine rows do not hold the memory that they shared with the others.
+    // The last nine rows do not keep the memory in use that they shared with the other rows.
     assert!(builder.bytes_held() < 4096 + PLAIN_EXCESS_BYTES_MAX && bytes > PLAIN_EXCESS_BYTES_MAX);
     assert_eq!(std::iter::from_fn(|| builder.take_full_row_group()).count(), 2);
     assert!((9 * 8..4096).contains(&builder.bytes_held()));
@@ -253,7 +253,7 @@ fn distinct_strings_are_kept_within_their_bytes() {
     let distinct = |length: usize, columns: usize| {
         let texts: Vec<String> = (0..2000).map(|i| format!("{i:0>length$}")).collect();
         let texts = StringViewArray::from_iter_values(texts);
-        // Each value is frequent enough for a dictionary.
+        // Each distinct value occurs often enough for a dictionary to pay.
         let rows: UInt32Array = (0..20_000).map(|row| row % 2000).collect();
         let column = arrow_select::take::take(&texts, &rows, None).unwrap();
         let columns = vec![column; columns];
@@ -279,7 +279,7 @@ fn row_groups_that_wait_to_be_added_are_not_counted_as_taken_by_others() {
     let pool = pool(6);
     let mut builder = builder(&pool, &schema_of(&columns), Some(8 * ROW_GROUP_ROWS as u64));
     let encoder = builder.encoder();
-    // Other threads have encoded all that come behind the first.
+    // Other threads have encoded all row groups that follow the first.
     let groups: Vec<_> = (0..8).map(|_| encoder.encode(&crate::PlainGroup::of(&columns)).unwrap()).collect();
     groups.into_iter().for_each(|group| builder.add_row_group(Arc::new(group)).unwrap());
     assert_eq!(builder.finish().unwrap().row_groups.len(), 8);

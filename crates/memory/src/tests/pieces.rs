@@ -1,4 +1,5 @@
-//! Tests random pieces of several tenants against a model that only knows where each piece is.
+//! Tests random pieces (allocations that share pages) of several tenants against a model that only knows the
+//! address range of each piece.
 
 use super::{pool, tenant};
 use crate::{Extent, Lease, PageId, Pool, Tenure};
@@ -41,12 +42,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A piece in the model.
+/// A piece (an allocation that shares pages) in the model.
 struct Live<T> {
     held: T,
-    /// Twice the index of the tenant, plus one for short-lived pieces.
+    /// Kind of the piece: twice the index of its tenant, plus one if it is short-lived.
     kind: usize,
-    /// Range of bytes relative to the first piece of all, which is at the start of the pool.
+    /// Range of bytes of the piece, relative to the start of the pool, where the very first piece is.
     place: Range<usize>,
     mark: u8,
 }
@@ -69,7 +70,7 @@ impl World {
         extents.chain(self.leases.iter().map(|live| (live.kind, &live.place)))
     }
 
-    /// Returns the pages that pieces reach into, with the kinds of the pieces.
+    /// Returns the pages that have bytes of pieces, with the kinds of these pieces.
     fn pages(&self) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut pages: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (kind, place) in self.places() {
@@ -118,7 +119,7 @@ impl World {
         }
     }
 
-    /// Replaces an extent by one of a page before its own.
+    /// Replaces an extent by one in a page at a lower address.
     fn lower(&mut self, which: usize) {
         let Some(old) = Self::take(&mut self.extents, which) else { return };
         let Some(mut held) = old.held.allocate_lower() else { return self.extents.push(old) };
@@ -132,7 +133,7 @@ impl World {
         self.extents.push(Live { held, place, ..old });
     }
 
-    /// Returns the bytes of a page that belong to pieces.
+    /// Returns the number of bytes of a page that belong to pieces.
     fn bytes_used(&self, page: usize) -> usize {
         let (from, to) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
         let within = |place: &Range<usize>| place.end.min(to).saturating_sub(place.start.max(from));
@@ -234,7 +235,7 @@ fn small_pieces_share_pages_and_what_is_free_is_used_again() {
     let piece = |bytes: usize| pool.allocate_piece(&tenant(0), bytes, Tenure::Staying).unwrap().freeze(bytes);
     let mut pieces: Vec<Lease> = (0..2 * PAGE_BYTES / 1024).map(|_| piece(1000)).collect();
     assert_eq!(pool.bytes_used(), 2 * PAGE_BYTES);
-    // Every second piece becomes a gap, which a smaller piece fits and a larger one does not.
+    // Frees every second piece, which leaves gaps that a smaller piece fits and a larger one does not.
     let mut index = 0;
     pieces.retain(|_| {
         index += 1;

@@ -1,5 +1,5 @@
-//! Blocking waits for work memory, for threads that have nothing else to do: those of an engine that uses a pool in its
-//! own process.
+//! Blocking waits for work memory (memory that a process uses outside its pool), for threads that have nothing else
+//! to do: those of an engine that uses a pool in its own process.
 
 use super::{Account, Reservation};
 use farpool_model::Result;

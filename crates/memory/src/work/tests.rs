@@ -1,4 +1,5 @@
-//! Tests granting and waiting, for one tenant and among several, and that random sequences of both keep to the limit.
+//! Tests reservations of work memory: granting and waiting, for one tenant and among several, and that random
+//! sequences of both stay within the limit.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -16,7 +17,7 @@ fn tenant(name: &str) -> TenantName {
     TenantName::new(name).unwrap()
 }
 
-/// Records whether it was woken.
+/// A waker that records whether it was called.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -115,7 +116,7 @@ fn who_no_longer_waits_lets_others_pass_and_too_much_is_refused_at_once() {
     assert!(large.poll().is_pending() && medium.poll().is_pending());
     drop(large);
     assert!(medium.is_woken());
-    // Granted, and dropped before it was polled: no memory is lost.
+    // The reservation was granted, and is dropped before it is polled again; no memory may be lost.
     drop(medium);
     assert_eq!(account.free(), LIMIT / 2);
     let Poll::Ready(Err(error)) = Polled::new(&account, LIMIT + 1).poll() else { panic!("it never fits") };
@@ -147,7 +148,7 @@ fn one_that_waits_for_its_tenants_part_does_not_keep_others_waiting() {
     let other = b.try_reserve(LIMIT / 4).unwrap();
     let (mut of_a, mut first, mut second) =
         (Polled::new(&a, LIMIT / 4), Polled::new(&b, LIMIT / 4), Polled::new(&b, LIMIT / 4));
-    // A waiter behind it is granted its bytes at once if they are available.
+    // A waiter that comes later in the queue is granted its bytes at once if they are available.
     assert!(of_a.poll().is_pending() && first.poll().is_ready() && !memory.line().is_stuck);
     let (taken, waiting) = (b.try_reserve(LIMIT / 128).unwrap(), second.poll());
     assert!(waiting.is_pending() && memory.line().waiting.len() == 2);
@@ -187,7 +188,7 @@ proptest! {
             prop_assert!(sum <= LIMIT && memory.usage().bytes_taken == 0);
             prop_assert!(!memory.line().is_stuck);
         }
-        // No waiter is forgotten: once everything is given back, each is granted its memory.
+        // No waiter is forgotten: after everything was given back, each is granted its memory.
         held.clear();
         while !waiting.is_empty() {
             let before = waiting.len();

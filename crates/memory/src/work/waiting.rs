@@ -1,4 +1,4 @@
-//! Waiting for work memory: a future that holds a place in the queue.
+//! Waiting for work memory (memory that a process uses outside its pool): a future that holds a place in the queue.
 
 use super::{Account, Reservation, Waiter};
 use farpool_model::{Result, limits};
@@ -50,7 +50,8 @@ impl Future for PendingReservation {
             };
             this.ticket = Some(waiter.ticket);
             state.waiting.push_back(waiter);
-            // If all waiters before this one only wait for their own tenants' fractions, it is granted now.
+            // If all waiters before this one only wait for their own tenants' fractions to become free, this one is
+            // granted its bytes now.
             let woken = memory.grant(&mut state);
             let granted = state.waiting.pop_back_if(|waiter| waiter.granted);
             drop(state);
@@ -83,7 +84,7 @@ impl Drop for PendingReservation {
             let place = state.waiting.iter().position(|waiter| waiter.ticket == ticket);
             place.and_then(|place| state.waiting.remove(place))
         };
-        // If the bytes were granted already, they are given back. Either way, later waiters may be served now.
+        // If the bytes were granted already, they are given back. In both cases, later waiters may be served now.
         if left.is_some_and(|waiter| waiter.granted) {
             drop(self.reserved());
         } else {

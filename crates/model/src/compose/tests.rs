@@ -1,4 +1,5 @@
-//! Tests of composition: stacks of relations and the programs that they become, and stacks that are refused.
+//! Tests the composition of pushed-down programs from stacks of relations (such as a filter over a projection
+//! over a table): the resulting programs, and stacks that are refused.
 
 use super::*;
 use crate::{AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Literal, Value};
@@ -23,7 +24,7 @@ fn program(stack: Stack) -> Result<Program> {
     stack.program(TableName::new("t").unwrap(), None, None)
 }
 
-/// Replaces the last column by `column + column`.
+/// Replaces the last column of the stack by `column + column`.
 fn doubled(stack: &mut Stack, budget: &Allowance) -> Result<()> {
     let last = stack.width() - 1;
     stack.append(|columns| {

@@ -36,7 +36,7 @@ fn arithmetic_may_fail(op: ArithmeticOp, left: &Facts, right: &Facts, result: &D
         ArithmeticOp::Divide if is_decimal => {}
         ArithmeticOp::Divide => {
             let least = integer_range(&left.data_type).map_or(i128::MIN, |(min, _)| min);
-            // The least integer has no negative.
+            // Dividing the least integer by -1 overflows, because its negation does not fit the type.
             return least < 0 && holds(r, -1) && holds(l, least);
         }
         ArithmeticOp::Modulo if is_decimal => {}
@@ -130,7 +130,7 @@ pub(super) fn range_of(expr: &Expr, data_type: &DataType, children: &[&Facts]) -
     let all = type_range(data_type)?;
     let within = |range: Option<Range>| {
         let cut = range.map(|(min, max)| (min.max(all.0), max.min(all.1)));
-        // Where every row fails no range is left.
+        // The range is empty if evaluation fails on every row; then the range of the type is as good as any.
         cut.filter(|(min, max)| min <= max).unwrap_or(all)
     };
     Some(match (expr, children) {

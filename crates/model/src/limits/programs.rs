@@ -68,8 +68,8 @@ pub const PATTERN_CACHE_BYTES_MAX: usize = 256 << 10;
 /// decompressed strings. Reason: each automaton takes some milliseconds to build.
 pub const AUTOMATA_MAX: usize = 16;
 
-/// Maximum number of distinct integer columns, constants and operations of a program that are computed on 64-bit lanes.
-/// Further operations are computed by the general evaluator. Reason: a worker holds 64 KiB for each, the lane of one
+/// Maximum number of distinct integer columns, constants and operations of a program that are computed on 64-bit
+/// integers (lanes) instead of by the general evaluator. Reason: a worker holds 64 KiB for each, the values of one
 /// batch.
 pub const LANES_MAX: usize = 512;
 

@@ -17,7 +17,8 @@ pub const SKETCH_HASH_BITS: u32 = 128;
 pub const DISTINCT_PRECISION: std::ops::RangeInclusive<u8> = 4..=18;
 
 /// Range of the precision of a counter sketch (number of bits that select a counter in its row). Reason: the range of
-/// the thesis (table 4.3). With 16 bits, six rows of signed counters take 7 MiB, more than the cache of a core.
+/// M. Chiosa's thesis, ETH Zurich no. 29551, table 4.3. With 16 bits, six rows of signed counters take 7 MiB, more
+/// than the cache of a core.
 pub const COUNTERS_PRECISION: std::ops::RangeInclusive<u8> = 4..=16;
 
 /// Maximum number of frequent values that a sketch keeps in addition to its counters. Reason: the frequency of any

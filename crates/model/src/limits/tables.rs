@@ -2,11 +2,12 @@
 
 use super::MESSAGE_BYTES_MAX;
 
-/// Bytes per memory page of the pool. Reason: the size of an x86-64 huge page, and of a page of Farview's MMU (section
+/// Bytes per memory page of the pool. Reason: the size of an x86-64 huge page, and of a page of the MMU of *Farview*
+/// (Korolija et al., CIDR 2022, section
 /// 4.3).
 pub const PAGE_BYTES: usize = 2 << 20;
 
-/// Values per packed block, the unit of the FastLanes layout.
+/// Number of values per block of bit-packed integers. Reason: the unit of the FastLanes layout.
 pub const BLOCK_ROWS: usize = 1024;
 
 /// Maximum number of rows per row group, the unit of zone maps and the largest morsel of a worker. Reason: large enough

@@ -1,7 +1,8 @@
-//! The compiled form of an aggregation: group keys, arguments, FILTER conditions and accumulators. Equal ones are
-//! stored once.
+//! The compiled form of an aggregation: group keys, arguments, FILTER conditions and accumulators (running values
+//! of the groups). Equal expressions and accumulators are stored once.
 //!
-//! The compiled form does not depend on the implementation that is chosen (see the ways in [`super`]): all read it.
+//! A *way* is one of several implementations of aggregation (see [`super`]). The compiled form does not depend on the
+//! way that is chosen for a row group; all ways read it.
 
 use super::store::Store;
 use crate::evaluate::Compiled;
@@ -32,10 +33,11 @@ pub(crate) struct Aggregation {
     pub(super) schema: SchemaRef,
     pub(super) paths: Paths,
     pub(super) hash_key: HashKey,
-    /// For each accumulator, whether it only counts rows to tell whether a group has any, although every group is known
-    /// to have some: then nothing needs to be counted. False for all accumulators if the table is not known.
+    /// For each accumulator, whether it is a row count that is only compared with 0, in a table in which every group
+    /// is known to have rows. Such a count need not be computed. False for all accumulators if the table is not
+    /// known.
     pub(super) present: Vec<bool>,
-    /// Packing of the group keys of a row into one 64-bit word; `None` if they do not fit.
+    /// Bit layout that packs all group keys of a row into one 64-bit word; `None` if they do not fit.
     pub(super) packing: Option<Arc<Packing>>,
 }
 
@@ -74,7 +76,7 @@ pub(crate) enum Kind {
     Count,
     Sum,
     Fold(Fold),
-    /// State of a sketch or of moments: an index into `states`.
+    /// State of a sketch or of moments: an index into [`Aggregation::states`].
     State(usize),
 }
 
@@ -84,7 +86,7 @@ pub(crate) struct StateOf {
     pub(super) function: StateFunction,
     pub(super) arguments: Vec<usize>,
     pub(super) types: Vec<DataType>,
-    /// Prototype without groups, from which empty stores are made.
+    /// States without groups, which are cloned to create an empty store.
     pub(super) empty: States,
 }
 
@@ -94,7 +96,7 @@ pub(crate) struct AggregateResult {
     pub(super) accumulation: Accumulation,
     /// Index of the accumulator that has the value.
     pub(super) value: usize,
-    /// Index of the accumulator that counts the values: the result is NULL if the count is 0.
+    /// Index of the accumulator that counts the values that are not NULL: the result is NULL if this count is 0.
     pub(super) count: usize,
     pub(super) argument_type: DataType,
     pub(super) data_type: DataType,
@@ -164,7 +166,7 @@ impl Aggregation {
         })
     }
 
-    /// Restricts the aggregation to these fast paths.
+    /// Allows only the fast paths `paths`, for tests and comparisons.
     pub(crate) fn with_paths(self, paths: Paths) -> Self {
         Aggregation { paths, ..self }
     }
@@ -179,8 +181,8 @@ impl Aggregation {
         Groups::new(&self.key_types, self.packing.as_ref(), self.hash_key)
     }
 
-    /// Returns whether the accumulator only counts rows to tell whether a group has any, and every group has some
-    /// because the rows are those of `groups`.
+    /// Returns whether the accumulator is a row count that is only compared with 0, and is known to be greater than 0
+    /// for every group because the rows are those of `groups`.
     pub(super) fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
         let counts = |r: &AggregateResult| r.count_shown() == Some(accumulator);
         let Accumulator { kind, argument, condition } = self.accumulators[accumulator];
@@ -221,7 +223,8 @@ impl Aggregation {
 }
 
 impl AggregateResult {
-    /// Returns the accumulator whose exact count is needed for the result; `None` if only matters whether it is 0.
+    /// Returns the index of the accumulator whose count is a result or a divisor of one; `None` if the count is only
+    /// compared with 0.
     pub(super) fn count_shown(&self) -> Option<usize> {
         match self.accumulation {
             Accumulation::Count => Some(self.value),
@@ -242,7 +245,7 @@ impl Builder<'_> {
             Accumulation::State(function) => return self.state(aggregate, function, condition),
         };
         let argument = match aggregate.arguments.first() {
-            // count(1) is count(*).
+            // `count(1)` equals `count(*)`.
             Some(Expr::Literal(l)) if !l.is_null() && kind == Kind::Count => None,
             Some(expr) => Some(self.argument(expr)?),
             None => None,

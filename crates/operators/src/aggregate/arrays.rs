@@ -1,4 +1,5 @@
-//! Updates accumulators from decoded arrays. All ways use this for columns that they cannot read in encoded form.
+//! Updates accumulators (running values of the groups, such as sums) from decoded Arrow arrays. Every
+//! implementation of aggregation uses this for columns that it cannot read in encoded form.
 
 use super::aggregation::{Aggregation, Condition, StateOf};
 use super::store::{Input, Store};
@@ -13,13 +14,15 @@ use farpool_statistics::States;
 use std::collections::BTreeSet;
 
 impl Aggregation {
-    /// Evaluates each condition over `frame`; returns the rows for which it is true.
+    /// Evaluates each FILTER condition over the rows of `frame`; returns one mask per condition, true where the
+    /// condition is true.
     pub(super) fn condition_masks(&self, frame: &Frame) -> Result<Vec<BooleanArray>> {
         let mask = |c: &Condition| Ok(truth(&c.compiled.array(frame)?));
         self.conditions.iter().map(mask).collect()
     }
 
-    /// Adds the rows of `frame` to those accumulators for which `takes` is true. `groups` has the group of each row.
+    /// Adds the rows of `frame` to those accumulators for whose index `takes` returns true. `groups` has the group id
+    /// of each row.
     pub(super) fn add_arrays(
         &self,
         frame: &Frame,

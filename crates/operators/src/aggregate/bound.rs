@@ -1,4 +1,5 @@
-//! Upper bounds of the memory that the groups of one worker take, from statistics of the table.
+//! Upper bounds of the memory that the groups of an aggregation take in one worker thread, from zone maps,
+//! dictionaries and limits.
 //!
 //! Invariant: a bound is never less than [`super::partial::Partial::bytes`] can become, so that an aggregation whose
 //! bound is within its budget never has to return groups early.
@@ -14,7 +15,7 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::{Result, limits, schema};
 use farpool_statistics::States;
 
-/// Bytes counted for hash tables without groups.
+/// Bytes counted for a worker's hash tables while they have no groups.
 const BYTES_EMPTY: usize = 64 << 10;
 
 /// Maximum number of copies of one row's value that a sketch keeps: as minimum, as maximum, and as a frequent value.
@@ -23,7 +24,7 @@ const VALUES_KEPT_OF_A_ROW: usize = 3;
 /// Maximum number of bytes of the frequent strings that one sketch keeps.
 const BYTES_OF_TEXTS: usize = limits::SKETCH_TOP_MAX as usize * limits::SKETCH_VALUE_BYTES_MAX;
 
-/// Maximum ratio of a growing vector's capacity to its length.
+/// Maximum ratio of a growing vector's capacity to its length. Reason: vectors double their capacity.
 const GROWTH: usize = 2;
 
 /// Returns an upper bound of the bytes that the groups of `aggregation` over `groups` take in one worker; `None` if
@@ -129,7 +130,8 @@ fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) 
     groups.iter().map(values).sum::<Option<usize>>()?.checked_add(1)
 }
 
-/// Returns the bytes of a column's strings. With `distinct`, of its distinct strings where a chunk has a dictionary.
+/// Returns the bytes of the strings of a group key or argument over `groups`; `None` if not known. With `distinct`, a
+/// dictionary entry counts once per row group.
 fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usize> {
     let column = of.as_column()?;
     let bytes = |group: &&RowGroup| {
@@ -144,10 +146,10 @@ fn bytes_per_group(accumulator: &Accumulator, argument: Option<&DataType>) -> us
     GROWTH
         * match (accumulator.kind, floating) {
             (Kind::Count, _) | (Kind::Sum | Kind::Fold(_), true) => 8,
-            // 128 bits and a carry.
+            // The sum has 128 bits, and a count of carries 64.
             (Kind::Sum, false) => 24,
             (Kind::Fold(_), false) => 16,
-            // States report their bytes themselves.
+            // Sketches and moments report their bytes themselves.
             (Kind::State(_), _) => 0,
         }
 }

@@ -1,7 +1,10 @@
-//! Chooses the way (implementation) that aggregates a row group, and gives the reason for EXPLAIN.
+//! Chooses the way (the implementation of aggregation) for a row group, and gives the reason for EXPLAIN.
 //!
-//! Ways are tried from the cheapest to the most expensive; each decides whether it can be used. What depends on the
-//! whole table was decided when the aggregation was adapted to it ([`FittedAggregation`]).
+//! Ways are tried from the cheapest to the most expensive; each decides whether it can be used. Decisions that depend
+//! on the whole table were made when the aggregation was adapted to it ([`FittedAggregation`]).
+//!
+//! A *group number* is the array index of a group, computed from integer codes of its group keys (such as dictionary
+//! codes).
 
 use super::dense::DenseRows;
 use super::fitted::FittedAggregation;
@@ -19,9 +22,11 @@ use std::fmt;
 pub enum Way {
     /// From zone maps alone; no row is read.
     Zones,
-    /// Into one array for the whole table, indexed by the codes of the group keys.
+    /// Into one array for the whole table. Its indices are group numbers, computed from integer codes of the group
+    /// keys (such as dictionary codes).
     Whole,
-    /// Into an array for the row group, indexed by the codes of the group keys in it.
+    /// Into an array for the row group. Its indices are group numbers, computed from integer codes of the group keys
+    /// in the row group.
     Fused,
     /// As [`Way::Fused`], for an aggregation without group keys: bit-packed columns are summed while they are unpacked.
     Totals,
@@ -38,26 +43,26 @@ pub struct ChosenWay {
     pub way: Way,
     /// Whether rows are partitioned by the hash of their group keys once there are many groups.
     pub partitions: bool,
-    /// Why this way was chosen and the cheaper ones could not be used.
+    /// Why this way was chosen and why each cheaper one cannot be used.
     pub reason: String,
 }
 
 /// The way chosen for a row group, with the data that it needs to run.
 pub(crate) enum Choice<'a> {
     Zones(Vec<Known>),
-    /// The worker's table already has every possible group, so that no row can change it.
+    /// No way is needed: only the distinct group keys are wanted, and the worker has every possible one already.
     Complete,
     Whole(DenseRows<'a>),
     Fused(DenseRows<'a>),
-    /// With the reason why the fused way cannot be used.
+    /// The mixed way, with the reason why the fused way cannot be used.
     Mixed(Unfit),
-    /// Only the general way is allowed.
+    /// The general way, because no other is allowed.
     General,
 }
 
 impl FittedAggregation {
-    /// Chooses the way for `group`. `every_row` tells whether all its rows pass the filter. `table` is the worker's
-    /// array of the whole-table way.
+    /// Chooses the way for `group`. `every_row` is true if all rows of `group` pass the filter. `table` is the
+    /// worker's array of the whole-table way; `None` if that way is not used.
     ///
     /// # Errors
     /// `Internal` when the row group is of another table.
@@ -83,7 +88,8 @@ impl FittedAggregation {
         Ok(fused::bind(asked, group)?.map_or_else(Choice::Mixed, Choice::Fused))
     }
 
-    /// Returns whether the result for `group` follows from its zone maps alone. All its rows must pass the filter.
+    /// Returns whether the result for `group` follows from its zone maps (minimum, maximum and NULL count of each
+    /// column) alone. All its rows must pass the filter.
     pub(crate) fn is_told_by_zones(&self, group: &RowGroup) -> bool {
         self.aggregation.paths.fused && zones::known(&self.aggregation, group).is_some()
     }

@@ -1,4 +1,5 @@
-//! Properties of the rows of a row group or a whole table, from zone maps, by which a way is chosen.
+//! Row count, NULLs, and value ranges of a row group or a whole table, from zone maps (minimum, maximum and NULL
+//! count per column). An implementation of aggregation is chosen by them.
 
 use crate::lanes::LaneId;
 use farpool_columns::RowGroup;
@@ -8,7 +9,8 @@ pub(crate) struct Extent<'e> {
     pub(super) rows: u64,
     /// Whether a column has NULLs in these rows.
     pub(super) nullable: &'e dyn Fn(usize) -> bool,
-    /// Returns the least and the greatest value of a lane; `None` if the lane cannot be evaluated for these rows.
+    /// Returns the least and the greatest value of a lane (a column or an expression evaluated as 64-bit integers);
+    /// `None` if the lane cannot be evaluated for these rows.
     pub(super) interval: &'e dyn Fn(LaneId) -> Option<(i64, i64)>,
 }
 

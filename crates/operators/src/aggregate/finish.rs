@@ -1,4 +1,5 @@
-//! Computes the results of aggregate functions from accumulators.
+//! Computes the results of aggregate functions from accumulators (running values of the groups, such as a sum and
+//! a count).
 
 use super::aggregation::{AggregateResult, Aggregation};
 use super::store::{Store, Sums};
@@ -141,7 +142,8 @@ fn means(
     Ok(Arc::new(groups.map(mean).collect::<Float64Array>()))
 }
 
-/// Returns the mean of decimals, multiplied by `factor`.
+/// Returns the mean of a group's decimals, multiplied by `factor` (the scale of the result) and rounded; `None` if it
+/// does not fit.
 fn average_of(sums: &Sums, group: usize, count: i64, factor: i128) -> Option<i128> {
     match sums.exact(group) {
         Some(sum) => mean_of_decimals(sum, count, factor),

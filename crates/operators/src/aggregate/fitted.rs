@@ -1,5 +1,9 @@
-//! An aggregation adapted to the row groups that it will read. Their zone maps and dictionaries are evaluated once,
-//! before any of them is read.
+//! An aggregation adapted to the row groups that it will read, from their zone maps and dictionaries, before any
+//! row is read.
+//!
+//! A *way* is an implementation of aggregation (see [`super`]).
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};
@@ -12,22 +16,23 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// Number of bytes that the states of a batch's new groups may take in any case: a few times the size of a batch's
-/// arrays.
+/// Number of bytes that the sketches and moments of the new groups of one batch may take under any memory limit: a
+/// few times the size of a batch's arrays.
 const STATE_BYTES_MIN: usize = 16 << 20;
 
 const NO_TABLE: Unfit = Unfit("the table is not known");
 const NO_KEYS: Unfit = Unfit("there are no keys");
 const NOT_ALLOWED: Unfit = Unfit("only the plain way is allowed");
 
-/// An aggregation with what is known of the row groups that it reads.
+/// An aggregation, with decisions that depend on the row groups that it reads.
 pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
     /// Data of the whole-table way, or the reason why it cannot be used.
     pub(super) whole: Fit<Whole>,
-    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
+    /// Layout for partitioning rows by the hash of their group keys once there are many groups; `None` if they are
+    /// never partitioned.
     pub(super) radix: Option<Shape>,
-    /// Upper bound of the bytes that the groups of one worker take, if one is known.
+    /// Upper bound of the bytes that the groups of one worker take; `None` if none is known.
     bytes_bound: Option<usize>,
     /// Whether the sum of each decimal argument fits 38 digits over any subset of the rows.
     sums_fit: bool,
@@ -84,7 +89,7 @@ impl FittedAggregation {
         Partial::new(&self.aggregation)
     }
 
-    /// Returns an upper bound of the bytes that the groups of one worker take, if one is known.
+    /// Returns an upper bound of the bytes that the groups of one worker take; `None` if none is known.
     pub(crate) fn bytes_bound(&self) -> Option<usize> {
         self.bytes_bound
     }
@@ -106,27 +111,27 @@ impl FittedAggregation {
         &self.aggregation.columns
     }
 
-    /// Returns whether keys are packed.
+    /// Returns whether all group keys of a row are packed into one 64-bit word.
     #[cfg(test)]
     pub(crate) fn is_packed(&self) -> bool {
         self.aggregation.packing.is_some()
     }
 
-    /// Returns whether rows may be partitioned.
+    /// Returns whether rows may be partitioned by the hash of their group keys.
     #[cfg(test)]
     pub(crate) fn is_partitioned(&self) -> bool {
         self.radix.is_some()
     }
 
-    /// Returns whether row groups take the whole-table way.
+    /// Returns whether the whole-table way is used: one array of groups for the table instead of a hash table.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
         self.whole.is_ok()
     }
 }
 
-/// Returns how rows are partitioned; `None` if there cannot be enough groups for that to pay, or the aggregation does
-/// not support it.
+/// Returns the layout for partitioning rows by the hash of their group keys. Returns `None` if there cannot be enough
+/// groups for partitioning to pay, or the aggregation does not support it.
 fn radix(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Option<Shape> {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     if rows <= aggregation.paths.groups_direct_max {

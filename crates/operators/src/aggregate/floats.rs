@@ -33,7 +33,8 @@ impl<T: Copy + Into<f64>> Kernel for Sum<'_, T> {
                 sums.iter_mut().zip(rest).for_each(|(sum, value)| *sum += (*value).into());
             }
             Some(valid) => {
-                // A value whose bit is clear may be NaN: it is replaced by 0, not multiplied by it.
+                // A value whose bit is clear may be NaN, so that it is replaced by 0 instead of being multiplied by
+                // 0.
                 let bits = |index: usize| valid[index / 2] >> (index % 2 * SUMS);
                 for (index, values) in whole.iter().enumerate() {
                     let bits = bits(index);
@@ -63,7 +64,7 @@ mod tests {
     #[test]
     fn sums_are_those_of_a_loop_on_every_level() {
         for rows in [0, 1, 31, 32, 33, 63, 64, 65, 1000] {
-            // Whole numbers, whose sums are exact in any order; NaN where the bit is clear.
+            // The values are whole numbers, whose sums are exact in any order, and NaN where the bit is clear.
             let bits = crate::bits::collect(rows, |row| row % 7 != 3 && row % 64 != 63);
             let value = |row: usize| if crate::bits::get(&bits, row) { row as f64 - 100.0 } else { f64::NAN };
             let values: Vec<f64> = (0..rows).map(value).collect();

@@ -1,10 +1,12 @@
-//! Folds of integers (minimum, maximum, bitwise operations): how a value is combined with the value that a group has.
+//! Folds of integers (minimum, maximum, bitwise operations): the operation that combines a value with the running
+//! value of its group.
 //!
 //! [`for_fold`] selects the operation outside of the loop over rows, so that each loop is compiled for one operation.
 
 use farpool_model::{BitOp, Fold, Pick};
 
-/// Integer type of a fold: that of a lane, or of an accumulator.
+/// Integer type of the values of a fold: 64 bits for lanes (columns or expressions evaluated as 64-bit integers), 128
+/// for accumulators.
 pub(crate) trait Integer {
     const LEAST: Self;
     const GREATEST: Self;

@@ -1,4 +1,5 @@
-//! The general way: aggregates decoded arrays. It supports every aggregation, and tests compare the other ways with it.
+//! The *general way* of aggregation: decodes all columns to Arrow arrays. It supports every aggregation, and
+//! tests compare the faster implementations with it.
 
 use super::aggregation::Aggregation;
 use super::partial::Partial;
@@ -7,7 +8,7 @@ use arrow_array::ArrayRef;
 use farpool_columns::RowGroup;
 use farpool_model::Result;
 
-/// Adds the selected rows of one batch.
+/// Adds the rows of one batch that passed the query's filter.
 ///
 /// # Errors
 /// `Invalid` when an expression fails on one of them.

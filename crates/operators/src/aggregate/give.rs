@@ -1,4 +1,5 @@
-//! Emits groups as batches, and splits groups into partitions for merging.
+//! Emits the results of groups as record batches, and splits groups into partitions for merging by several
+//! threads.
 
 use super::aggregation::Aggregation;
 use super::store::Store;
@@ -23,7 +24,7 @@ pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     partitions
 }
 
-/// Emits the results of the groups `wanted`. Stops when `emit` returns `Break`.
+/// Emits the results of the groups `wanted`, given by their ids. Stops when `emit` returns `Break`.
 ///
 /// # Errors
 /// `Invalid` when a sum does not fit its type.
@@ -45,7 +46,7 @@ pub(super) fn give(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Combines small batches before they are emitted, because each emitted batch is a message.
+/// Combines small batches before they are emitted, because each emitted batch is a message with a cost of its own.
 #[derive(Default)]
 pub(crate) struct Batches {
     held: Vec<RecordBatch>,
@@ -69,7 +70,7 @@ impl Batches {
     /// # Errors
     /// Fails only on a bug in this crate.
     pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
-        // Nothing follows, so a `Break` needs no handling.
+        // Nothing is emitted after this, so that a `Break` needs no handling.
         let _ = self.flush(emit);
         self.error.map_or(Ok(()), Err)
     }

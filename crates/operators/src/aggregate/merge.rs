@@ -1,7 +1,9 @@
-//! Merges the partial aggregations of all workers.
+//! Merges the partial aggregations (groups and their running values) of all worker threads.
 //!
 //! Groups are split into independent partitions by the top bits of their hash, which any number of threads may merge.
 //! Few groups are not split. If only one worker has groups, each group is there once, and no hash table is needed.
+//!
+//! A *way* is an implementation of aggregation (see [`super`]).
 
 use super::fitted::FittedAggregation;
 use super::give::{give, partitions};
@@ -20,12 +22,13 @@ const TASKS_MAX: usize = 4096;
 
 /// The partial aggregations of all workers, prepared for merging.
 pub(crate) struct Merging {
-    /// Arrays of the whole-table way, if it was used; they then hold all groups.
+    /// Arrays of the whole-table way, if it was used; the partial aggregations then have no other groups.
     whole: Option<WholeTables>,
-    /// Partitions of the radix way, if it was used; they then hold all groups.
+    /// Partitions of the radix way (rows partitioned by the hash of their group keys), if it was used; they then have
+    /// all groups.
     radix: Option<Partitions>,
     partials: Vec<Partial>,
-    /// For each partial aggregation, its groups by partition.
+    /// For each partial aggregation and partition, the ids of its groups.
     partitions: Vec<Vec<Vec<u32>>>,
     tasks: usize,
 }

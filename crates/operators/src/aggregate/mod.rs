@@ -1,5 +1,5 @@
 //! Aggregation, over all rows or by group: counts, sums, means, folds (such as minimum and maximum), sketches and
-//! moments (Farview, section 5.4).
+//! moments (Korolija et al., *Farview*, CIDR 2022, section 5.4).
 //!
 //! Input: batches of a row group, in as many steps as its pace asks for. Output, after all row groups: one row per
 //! group, in no particular order, or a single row without group keys. Memory: the group keys and accumulators of the

@@ -1,4 +1,7 @@
-//! Decides whether all group keys of a row fit one 64-bit word together, and at which bits each lies.
+//! Decides whether the group keys of a row fit one 64-bit word together, and the bit positions of each group key
+//! in the word.
+//!
+//! The *code* of a string is its number among the distinct strings of the column in the whole table.
 
 use super::aggregation::Aggregation;
 use super::extent::{bounds_of, nullable};

@@ -1,5 +1,7 @@
-//! The partial aggregation of one worker, kept between steps: its groups and accumulators, in the form that the chosen
-//! ways use.
+//! The partial aggregation of one worker thread, kept from step to step: its groups and their accumulators
+//! (running values), in the form that the chosen implementation uses.
+//!
+//! A *way* is an implementation of aggregation (see [`super`]).
 
 use super::aggregation::Aggregation;
 use super::radix::Radix;
@@ -20,12 +22,12 @@ pub(crate) struct Partial {
     pub(super) spill: SpillState,
 }
 
-/// State by which a worker keeps its groups within their memory limit.
+/// State by which a worker keeps its groups within its memory limit.
 #[derive(Debug)]
 pub(crate) struct SpillState {
     /// Maximum number of bytes for the groups.
     pub(super) room: usize,
-    /// Number of rows added since the table was last empty.
+    /// Number of rows added since the hash table was last empty.
     pub(super) rows: u64,
     /// Number of rows that will be emitted without grouping before grouping is tried again.
     pub(super) bypass: u64,
@@ -69,12 +71,13 @@ impl Partial {
         self.groups.len() == 0 && self.radix.as_ref().is_none_or(Radix::is_empty)
     }
 
-    /// Limits the groups to `bytes` from now on. When they exceed the limit, they are emitted early.
+    /// Sets the memory limit of the groups to `bytes` from now on. Groups that exceed it are emitted early, as
+    /// partial results.
     pub(crate) fn set_room(&mut self, bytes: usize) {
         self.spill.room = bytes;
     }
 
-    /// Grows all accumulators to the current number of groups.
+    /// Grows the stores of all accumulators to the current number of groups.
     pub(super) fn make_room(&mut self) {
         let groups = self.groups.len();
         self.stores.iter_mut().for_each(|store| store.resize(groups));

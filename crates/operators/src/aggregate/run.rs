@@ -1,5 +1,7 @@
-//! Aggregates one row group, or a part of one, by the way chosen for it. Between batches, groups that exceed the memory
-//! limit are emitted.
+//! Aggregates one row group, or a step of it (some of its batches), by the implementation chosen for it (its
+//! *way*). Between batches, groups that exceed the memory limit are emitted.
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand.
 
 use super::choose::Choice;
 use super::dense::DenseRows;
@@ -38,7 +40,7 @@ pub(crate) struct Passed {
 }
 
 impl FittedAggregation {
-    /// Adds the rows of some batches of a row group; `memo` must be that of the same row group. Groups that exceed the
+    /// Adds the rows of the batches of this step; `memo` must be that of the same row group. Groups that exceed the
     /// memory limit are passed to `emit`.
     ///
     /// # Errors
@@ -72,7 +74,7 @@ impl FittedAggregation {
         }
     }
 
-    /// Aggregates by the whole-table way or the fused way.
+    /// Aggregates into an array of groups, by the whole-table way or the fused way.
     fn run_dense(
         &self,
         rows: DenseRows<'_>,
@@ -115,8 +117,8 @@ impl FittedAggregation {
         Ok(true)
     }
 
-    /// Aggregates by the mixed way or the general way. After any batch, groups may be emitted early, and rows may be
-    /// emitted without grouping.
+    /// Aggregates into a hash table of groups, by the mixed way or the general way. After any batch, groups may be
+    /// emitted early, and rows may be emitted without grouping, if the memory limit is exceeded.
     fn run_batches(
         &self,
         batches: &mut Batches<'_>,
@@ -150,7 +152,7 @@ impl FittedAggregation {
             partial.spill.rows += rows;
             memo.leaving = self.spill(partial);
             if memo.leaving.is_some() {
-                // The bound aggregation has ids of groups that were emitted, so it is bound again.
+                // The bound aggregation has ids of groups that were emitted and removed, so it is bound again.
                 mixed = self.mixed(group, &mut memo.counts)?;
             }
         }
@@ -168,7 +170,8 @@ impl FittedAggregation {
         Mixed::bind(&self.aggregation, self.radix.as_ref(), group, counts).map(Some)
     }
 
-    /// Makes room for partitioning the rows of a batch. Returns false if the step ends before that is finished.
+    /// Makes room for the records of a batch, if rows are partitioned by the hash of their group keys. Returns false
+    /// if the step ends before that is finished.
     fn make_room(&self, partial: &mut Partial, pace: &mut dyn Pace) -> Result<bool> {
         match (&mut partial.radix, &self.radix) {
             (Some(radix), Some(shape)) => radix.make_room(&self.aggregation, shape, pace),
@@ -178,7 +181,8 @@ impl FittedAggregation {
 }
 
 impl Memo {
-    /// Returns whether all counts are in their sketches, and all groups that exceeded the memory limit were emitted.
+    /// Returns whether all value counts are in their sketches, and all groups that exceeded the memory limit were
+    /// emitted.
     pub(crate) fn is_done(&self) -> bool {
         self.leaving.is_none() && self.counts.is_done()
     }

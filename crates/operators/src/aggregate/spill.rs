@@ -1,4 +1,5 @@
-//! Spilling: what happens when the groups of a worker exceed its memory limit (Ibex, sections 4 and 5: bypass tuples).
+//! Spilling: what happens when the groups of a worker exceed its memory limit (Woods et al., *Ibex*, PVLDB 2014,
+//! sections 4 and 5: bypass tuples).
 //!
 //! The worker emits all its groups as partial results and continues with an empty hash table. In sorted or clustered
 //! input, these groups are complete or nearly so. If a worker instead kept its first groups, the table would be full
@@ -93,7 +94,7 @@ impl FittedAggregation {
             let end = groups.len().min(*given + limits::BATCH_ROWS);
             let wanted: Vec<u32> = (u32_checked(*given)..u32_checked(end)).collect();
             *given = end;
-            // A `Break` is noticed at the end of the row group.
+            // If `emit` returns `Break`, that is noticed at the end of the row group.
             let _ = give(&self.aggregation, groups, stores, &wanted, emit)?;
             if pace.ends() {
                 return Ok(false);
@@ -107,8 +108,8 @@ impl FittedAggregation {
             all += radix.given();
         }
         let (many, per) = ROWS_PER_GROUP_MIN;
-        // A row that bypasses grouping would be emitted with a whole sketch or moments, so rows with these never bypass
-        // it.
+        // Rows with sketches or moments never bypass grouping, because each row would be emitted with a whole sketch
+        // or moments.
         if self.aggregation.states.is_empty() && u64_from(all) * many > *rows * per {
             partial.spill.bypass = *rows * BYPASS_FACTOR;
         }
@@ -132,7 +133,7 @@ impl FittedAggregation {
         asked.add_arrays(&frame, Some(&rows), &masks, &mut stores, |_| true)?;
         arrays.extend(asked.finish(&stores, &rows)?);
         let batch = RecordBatch::try_new(asked.schema.clone(), arrays).map_err(failure::of_kernel)?;
-        // A `Break` is noticed at the end of the row group.
+        // If `emit` returns `Break`, that is noticed at the end of the row group.
         let _ = emit(batch);
         Ok(())
     }

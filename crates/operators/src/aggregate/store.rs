@@ -1,7 +1,7 @@
-//! Stores of accumulators: the running values of all groups, in one vector per accumulator.
+//! Stores of accumulators: the running values of all groups (such as their sums), in one vector per accumulator.
 //!
-//! Whether a sum or fold of a group has seen any value is told by the count that belongs to it. A group without values
-//! has the neutral element.
+//! The value of a group that has seen no row is the neutral element of the operation. An accumulator that counts rows
+//! tells whether a group has seen any.
 
 use super::floats;
 use super::fold::{combine, for_fold, neutral};
@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 /// Running values of one accumulator, by group.
 #[derive(Debug)]
 pub(crate) enum Store {
-    /// A count that is only used to tell whether a group has rows, where every group is known to have some.
+    /// A row count that is not computed, because it is only compared with 0 and every group is known to have rows.
     Present,
     Count(Vec<i64>),
     /// Exact sums of integers.
@@ -60,12 +60,12 @@ pub(crate) struct Input<'a> {
 }
 
 impl Store {
-    /// Creates counts for no groups.
+    /// Creates a store of counts without groups.
     pub(super) fn counts() -> Store {
         Store::Count(Vec::new())
     }
 
-    /// Creates sums for no groups, of values of type `argument`.
+    /// Creates a store of sums without groups, for values of type `argument`.
     pub(super) fn sums(argument: &DataType) -> Store {
         if argument.is_floating() {
             Store::FloatSum(Vec::new())
@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Creates folds for no groups, of values of type `argument`.
+    /// Creates a store of folds (such as minimum) without groups, for values of type `argument`.
     pub(super) fn folds(fold: Fold, argument: &DataType) -> Store {
         match fold {
             Fold::Pick(pick) if argument.is_floating() => Store::FloatPick { values: Vec::new(), pick },
@@ -186,8 +186,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds integers of a lane to their groups (with `groups` `None`, to group 0), or counts them. Rows whose bit in
-    /// `valid` is clear are left out.
+    /// Adds integers to their groups (with `groups` `None`, to group 0), or counts them. Leaves out rows whose bit in
+    /// `valid` is clear.
     pub(super) fn update_lanes(&mut self, groups: Option<&[u32]>, values: &[i64], valid: Option<&[u64]>) {
         let group = |row: usize| groups.map_or(0, |g| g[row] as usize);
         match self {
@@ -223,8 +223,8 @@ impl Store {
         }
     }
 
-    /// Folds one value into a group: the minimum or maximum of the accumulator's argument in a row group, from a zone
-    /// map.
+    /// Folds one value into a group: the minimum or maximum of the accumulator's argument in a row group, taken from
+    /// a zone map.
     pub(super) fn keep(&mut self, group: usize, value: &Literal) {
         match (self, value.value()) {
             (Store::IntFold { values, fold }, Value::Int(value)) => {
@@ -430,7 +430,7 @@ impl Input<'_> {
         Ok(())
     }
 
-    /// Returns the sum of the values that count.
+    /// Returns the sum of the values that the mask does not exclude.
     fn sum_of_floats(&self) -> Result<f64> {
         let valid = self.valid().map(|valid| crate::bits::of_buffer(&valid));
         let valid = valid.as_deref();
@@ -471,8 +471,8 @@ fn each_row(rows: usize, valid: Option<&[u64]>, f: impl FnMut(usize)) {
     }
 }
 
-/// Returns the neutral element of a pick of floats: the value that is picked last. NaN counts as the greatest value,
-/// whatever its sign.
+/// Returns the neutral element of a pick (minimum, maximum or any value) of floats: the value that every other one
+/// replaces. NaN counts as the greatest value, whatever its sign.
 fn neutral_float(pick: Pick) -> f64 {
     match pick {
         Pick::Least => f64::NAN,
@@ -480,7 +480,8 @@ fn neutral_float(pick: Pick) -> f64 {
     }
 }
 
-/// Replaces `kept` by `value` if that is picked. `Pick::Any` is implemented as the maximum, as for integers.
+/// Replaces `kept` by `value` if the pick (minimum, maximum) prefers `value`. `Pick::Any` is implemented as the
+/// maximum, as for integers.
 #[inline]
 fn keep_float(kept: &mut f64, value: f64, pick: Pick) {
     let wanted = match pick {
@@ -500,8 +501,8 @@ fn order(left: f64, right: f64) -> Ordering {
     }
 }
 
-/// Replaces `kept` by `value` if that is picked. Returns by how many bytes the kept value has grown. For `Pick::Any`
-/// the first string stays, so that no other is compared or copied.
+/// Replaces `kept` by `value` if the pick (minimum, maximum) prefers `value`. Returns the number of bytes by which
+/// the kept value has grown. For `Pick::Any` the first string stays, so that no other is compared or copied.
 fn keep_bytes(kept: &mut Option<Box<[u8]>>, value: &[u8], pick: Pick) -> isize {
     let replaces = match (kept.as_deref(), pick) {
         (None, _) => true,

@@ -1,4 +1,4 @@
-//! Reasons why a way cannot be used.
+//! Reasons why a *way* (an implementation of aggregation) cannot be used.
 
 /// Reason why a way cannot be used, as a clause that can follow "because" in EXPLAIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,15 @@
-//! The zones way: counts and picks (minimum, maximum, any value) of a row group whose rows all pass the filter follow
-//! from its zone maps, so that no row is read.
+//! The *zones way* of aggregation: counts, minimum, maximum and "any value" of a row group whose rows all pass
+//! the filter follow from its zone maps (minimum, maximum and NULL count per column), so that no row is read.
 
 use super::aggregation::{Accumulator, Aggregation, Kind};
 use super::store::Store;
 use farpool_columns::{RowGroup, ZoneMap};
 use farpool_model::{Fold, Literal, Pick};
 
-/// Value of an accumulator over a row group, according to its zone maps.
+/// Value of an accumulator over a row group, known from zone maps.
 pub(crate) enum Known {
     Count(i64),
-    /// Picked value; `None` if there are no values.
+    /// Picked value (minimum, maximum or any value); `None` if all values are NULL.
     Pick(Option<Literal>),
 }
 
@@ -22,7 +22,7 @@ pub(super) fn known(aggregation: &Aggregation, group: &RowGroup) -> Option<Vec<K
     aggregation.accumulators.iter().map(|accumulator| known_of(aggregation, accumulator, group)).collect()
 }
 
-/// Adds the values of a row group to the accumulators of group 0.
+/// Adds the values of a row group to the accumulators of group 0, the only group.
 pub(super) fn add(known: Vec<Known>, stores: &mut [Store]) {
     for (store, known) in stores.iter_mut().zip(known) {
         match known {

@@ -1,4 +1,5 @@
-//! Compiles an expression: everything that does not depend on rows is prepared once.
+//! Compiles expressions for evaluation on decoded Arrow arrays: everything that does not depend on rows (such as
+//! constants and patterns) is prepared at compile time.
 
 use super::frame::{Evaluated, Frame};
 use super::members::Members;
@@ -23,9 +24,9 @@ pub(super) enum Node {
     Column(usize),
     Literal(ArrayRef),
     Compare(CompareOp, Box<Compiled>, Box<Compiled>),
-    /// Parts that cannot fail come first.
+    /// AND; operands that cannot fail come first.
     And(Vec<Compiled>),
-    /// Parts that cannot fail come first.
+    /// OR; operands that cannot fail come first.
     Or(Vec<Compiled>),
     Not(Box<Compiled>),
     IsNull(Box<Compiled>),
@@ -46,9 +47,9 @@ pub(super) enum Node {
 /// Whether an arithmetic operation checks for overflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Overflow {
-    /// Overflow cannot happen, according to the bounds of the operands, so nothing is checked.
+    /// No check, because the bounds of the operands show that overflow cannot happen.
     Impossible,
-    /// Results are checked, and overflow is an error.
+    /// Each result is checked, and overflow is an error.
     Checked,
 }
 
@@ -100,7 +101,8 @@ impl Compiled {
         self.evaluate(frame)?.into_array(frame.rows())
     }
 
-    /// Changes this condition to `self AND other`. However many are added, the expression gets only one level deeper.
+    /// Changes this condition to `self AND other`. Appends to an existing AND, so that any number of calls add only
+    /// one level of nesting.
     pub(crate) fn and(&mut self, other: Compiled) {
         if !matches!(self.node, Node::And(_)) {
             let facts = Facts { data_type: DataType::Boolean, range: None, may_fail: self.is_fallible() };
@@ -209,7 +211,7 @@ fn boxed<const COUNT: usize>(children: Vec<Compiled>) -> Result<[Box<Compiled>; 
     children.try_into().map_err(|_| Error::internal("a node with other children than its own"))
 }
 
-/// Moves the parts that may fail behind the others. Otherwise the order stays.
+/// Moves the operands that may fail behind the others, and otherwise keeps their order.
 fn infallible_first(mut parts: Vec<Compiled>) -> Vec<Compiled> {
     parts.sort_by_key(Compiled::is_fallible);
     parts

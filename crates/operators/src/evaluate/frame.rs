@@ -1,4 +1,5 @@
-//! Input and output of the evaluator on decoded values: frames of columns, and values of expressions.
+//! Input and output of the evaluator of expressions on decoded values: some rows of some columns ([`Frame`]), and
+//! the values of an expression ([`Evaluated`]).
 
 use crate::failure;
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum};
@@ -75,7 +76,7 @@ impl Evaluated {
     }
 
     /// Wraps `array`, the result of an operation on `inputs`: as a scalar if all inputs are scalars, otherwise as an
-    /// array.
+    /// array with one value per row.
     pub(crate) fn like(inputs: &[&Evaluated], array: ArrayRef) -> Evaluated {
         if inputs.iter().all(|i| matches!(i, Evaluated::Scalar(_))) {
             Evaluated::Scalar(array)

@@ -1,4 +1,5 @@
-//! Evaluates compiled expressions on decoded values, with a kernel for each kind of node.
+//! Evaluates compiled expressions on decoded values: each kind of expression node by one of Arrow's kernels, or
+//! by one of this file.
 
 use super::compile::{Compiled, Node, Overflow};
 use super::frame::{Evaluated, Frame};
@@ -93,8 +94,8 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
     }
 }
 
-/// Tests for each row whether its combination of values may be a join key in `filter`. The result is NULL where one of
-/// the values is NULL.
+/// Returns for each row whether its combination of values may be a join key in `filter` (false positives are
+/// possible); NULL where one of the values is NULL.
 fn may_have(filter: &KeyFilter, values: &[ArrayRef]) -> Result<ArrayRef> {
     let hashes = keys::of_rows(values)?;
     let hits = BooleanBuffer::collect_bool(hashes.len(), |row| filter.contains(hashes[row]));
@@ -152,7 +153,7 @@ fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {
     }
 }
 
-/// Returns the kernel without overflow checks. Results must be known to fit their type.
+/// Returns Arrow's kernel without overflow checks. The caller must know that all results fit their type.
 fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     match op {
         ArithmeticOp::Add => numeric::add_wrapping,
@@ -163,8 +164,9 @@ fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     }
 }
 
-/// Evaluates a three-valued AND (`absorbing` is false) or OR (`absorbing` is true): the value `absorbing` of one part
-/// decides the result. Parts that may fail are evaluated only on rows that are not decided by earlier parts.
+/// Evaluates a three-valued AND (`absorbing` is false) or OR (`absorbing` is true). An operand with the value
+/// `absorbing` decides the result of its row. Operands that may fail are evaluated only on rows that earlier operands
+/// have not decided.
 fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluated> {
     let kernel = if absorbing { boolean::or_kleene } else { boolean::and_kleene };
     let mut sofar: Option<BooleanArray> = None;
@@ -184,7 +186,7 @@ fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluat
     Ok(Evaluated::Array(Arc::new(result)))
 }
 
-/// Returns a mask of the rows whose value is not `absorbing`.
+/// Returns a mask of the rows whose value in `decided` is not `absorbing`.
 fn undecided(decided: &BooleanArray, absorbing: bool) -> BooleanArray {
     let values = if absorbing { decided.values().clone() } else { !decided.values() };
     let decided = match decided.nulls() {
@@ -216,7 +218,7 @@ fn scatter(mask: &BooleanArray, values: &BooleanArray, fill: bool) -> BooleanArr
 
 type Branches = [(Compiled, Compiled)];
 
-/// Evaluates a CASE whose parts cannot fail: each part on all rows. The results are combined from the last branch to
+/// Evaluates a CASE whose operands cannot fail, each on all rows. The results are combined from the last branch to
 /// the first.
 fn case_at_once(
     case: &Compiled,
@@ -236,7 +238,7 @@ fn case_at_once(
     result.into_array(frame.rows())
 }
 
-/// Evaluates a CASE with parts that may fail: each part only on the rows that earlier branches leave.
+/// Evaluates a CASE with operands that may fail, each only on the rows that no earlier branch has taken.
 fn case_by_rows(
     case: &Compiled,
     branches: &Branches,

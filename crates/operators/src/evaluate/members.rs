@@ -24,7 +24,7 @@ const SCANNED_MAX: usize = 8;
 /// Integers of a list, or of a set of join keys, which is too large to be written as a list.
 #[derive(Clone, Debug)]
 enum Ints {
-    /// Sorted, without duplicates.
+    /// Integers of the list, sorted, without duplicates.
     Listed(Vec<i128>),
     Keys(KeySet),
 }
@@ -91,7 +91,8 @@ impl Members {
         if !self.has_null {
             return Ok(BooleanArray::new(hits, nulls));
         }
-        // With a NULL in the list, a value that is not found gives NULL, so a row is either true or NULL.
+        // With a NULL in the list, the result for a value that is not found is NULL, so each result is either true or
+        // NULL.
         let valid = match nulls {
             Some(nulls) => &hits & nulls.inner(),
             None => hits.clone(),

@@ -1,12 +1,12 @@
-//! The hash function for hash tables of groups and for partitions of rows.
+//! The hash function of group keys, for hash tables of groups and for partitioning rows.
 //!
 //! The hash function has a secret key, which is not known outside the process. Otherwise a client that chooses the
 //! grouping values could choose values with equal hashes, and every look-up would visit all groups (hash flooding). The
 //! secret key is an argument, like everything random, because the order in which groups are returned depends on it, and
 //! a simulation must repeat an execution from its seed.
 
-/// Secret key of the hash function. All hash tables of one execution have the same one, because their groups are merged
-/// by hash.
+/// Secret key of the hash function. All hash tables of one execution must have the same key, because the groups of
+/// different workers are merged by their hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashKey {
     mask: u64,
@@ -34,8 +34,8 @@ impl HashKey {
         self.fold(key.cast_unsigned())
     }
 
-    /// Returns the hash of group keys encoded as a row of words. Equal rows have equal hashes in all tables with this
-    /// key.
+    /// Returns the hash of the group keys of a row, encoded as a sequence of words. Equal sequences have equal hashes
+    /// in all tables with this secret key.
     pub(super) fn of_row(self, row: &[i64]) -> u64 {
         row.iter().fold(0, |hash, word| self.fold(hash ^ word.cast_unsigned()))
     }

@@ -51,8 +51,8 @@ impl IntTable {
         }
     }
 
-    /// Appends to `ids` the id in this table of each group of `wanted`, which are ids of groups in `other`. Adds groups
-    /// that are new.
+    /// Appends to `ids`, for each group id of `wanted` (ids in `other`), the id of the same group in this table. Adds
+    /// groups that are new.
     pub(super) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
         ids.extend(wanted.iter().map(|group| self.insert(other.key(*group))));
     }
@@ -62,7 +62,7 @@ impl IntTable {
         self.hash_key.of_int(self.key(group))
     }
 
-    /// Returns the key of a group.
+    /// Returns the group key of a group.
     pub(super) fn key(&self, group: u32) -> i64 {
         self.keys[group as usize]
     }
@@ -86,15 +86,15 @@ mod tests {
 
     const KEYS: usize = 4096;
 
-    /// Keys that all have the same slot under the default hash key, in a table with twice as many slots as
-    /// keys.
+    /// Returns group keys that all have the same slot under the default secret key, in a table with twice as many
+    /// slots as group keys.
     fn colliding() -> Vec<i64> {
         let slots = 2 * KEYS as u64;
         let collides = |key: &i64| HashKey::default().of_int(*key).is_multiple_of(slots);
         (0..).filter(collides).take(KEYS).collect()
     }
 
-    /// Returns the cost of looking up all groups, in steps from slot to slot.
+    /// Returns the cost of looking up all groups, as the number of probe steps.
     fn steps(hash_key: HashKey, keys: &[i64]) -> usize {
         let mut table = IntTable::new(hash_key);
         let mut ids = Vec::new();

@@ -1,4 +1,5 @@
-//! Grouping: assigns an id to each distinct combination of group keys (Farview, section 5.4).
+//! Grouping: assigns an id to each distinct combination of group keys (Korolija et al., *Farview*, CIDR 2022, section
+//! 5.4).
 //!
 //! Input: the group keys of a batch. Output: a group id per row; ids are consecutive from 0, in the order of first
 //! appearance. NULL is a value like any other. -0.0 is the same group key as 0.0, and NaNs are the same if their bits
@@ -155,8 +156,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Replaces `ids` by the id in this table of each group of `wanted`, which are ids of groups in `other`. Adds
-    /// groups that are new.
+    /// Replaces `ids` by the ids in this table of the groups `wanted`, which are ids in `other`. Adds groups that are
+    /// new.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -173,8 +174,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Returns the hash of a group's keys. Equal group keys have equal hashes in all tables with the same hash function
-    /// key.
+    /// Returns the hash of a group's group keys. Equal group keys have equal hashes in all tables with the same
+    /// secret key of the hash function.
     pub(crate) fn hash(&self, group: u32) -> u64 {
         match self {
             Groups::Single => 0,

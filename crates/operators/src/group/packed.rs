@@ -1,9 +1,10 @@
-//! Hash table of groups for group keys that together fit 64 bits: each group key is a bit field of one 64-bit code.
+//! Hash table of groups for group keys that together fit 64 bits: each group key is a bit field of one 64-bit
+//! code.
 //!
-//! A field has the distance of the group key from its least value in the table, in as many bits as the greatest
-//! distance needs. NULL, if it occurs, is the distance after the greatest one. The value of a string is its table-wide
-//! code in [`TextCodes`], and that of a float its bits. Two rows have equal group keys exactly if their codes are
-//! equal, so several group keys cost no more than one.
+//! The field of a group key contains the distance of its value from the least value in the table, in as many bits as
+//! the greatest distance needs. NULL, if it occurs, is the distance after the greatest one. The value of a string is
+//! its code in the whole table ([`TextCodes`]), and that of a float its bits. Two rows have equal group keys exactly
+//! if their packed codes are equal, so several group keys cost no more than one.
 
 use super::hash::HashKey;
 use super::ints::IntTable;
@@ -31,7 +32,7 @@ struct Field {
     shift: u32,
     /// Mask of the field, before shifting.
     mask: u64,
-    /// Distance that stands for NULL; `None` if the group key is never NULL.
+    /// Distance from `min` that stands for NULL; `None` if the group key is never NULL.
     null: Option<u64>,
 }
 
@@ -39,11 +40,11 @@ struct Field {
 #[derive(Debug)]
 pub(crate) struct KeyBounds {
     pub(crate) data_type: DataType,
-    /// Least and greatest value as an integer; for strings, least and greatest code.
+    /// Least and greatest value as an integer; for strings, least and greatest code in [`TextCodes`].
     pub(crate) bounds: (i64, i64),
     /// Whether the group key can be NULL.
     pub(crate) nullable: bool,
-    /// Table-wide codes of the strings; `None` for other types.
+    /// Codes of the strings in the whole table; `None` for other types.
     pub(crate) texts: Option<TextCodes>,
 }
 
@@ -59,7 +60,7 @@ impl Packing {
             if shift + bits > u64::BITS {
                 return None;
             }
-            // A group key with a single value takes no bits, so the position of its field does not matter.
+            // A group key with a single value takes no bits, so its field may be at any position.
             let (at, mask) = if bits == 0 { (0, 0) } else { (shift, u64::MAX >> (u64::BITS - bits)) };
             fields.push(Field { data_type, texts, min, shift: at, mask, null });
             shift += bits;
@@ -67,7 +68,7 @@ impl Packing {
         Some(Packing { fields })
     }
 
-    /// Returns the table-wide codes of a string group key's values; `None` for other types.
+    /// Returns the codes in the whole table of a string group key's values; `None` for other types.
     pub(crate) fn texts(&self, key: usize) -> Option<&TextCodes> {
         self.fields[key].texts.as_ref()
     }
@@ -85,13 +86,13 @@ impl Packing {
     pub(crate) fn add_values(&self, key: usize, values: &[i64], codes: &mut [i64]) {
         let Field { min, shift, mask, .. } = self.fields[key];
         let pairs = codes.iter_mut().zip(values);
-        // The mask keeps an arbitrary value under a NULL within the field.
+        // The mask keeps the arbitrary value of a NULL row within the field.
         pairs.for_each(|(code, value)| {
             *code |= ((value.wrapping_sub(min).cast_unsigned() & mask) << shift).cast_signed();
         });
     }
 
-    /// Sets the field of one group key to NULL in the codes of `rows`, whatever it contained.
+    /// Sets the field of one group key to NULL in the codes of `rows`. Its previous content does not matter.
     pub(crate) fn set_nulls(&self, key: usize, rows: impl Iterator<Item = usize>, codes: &mut [i64]) {
         let Field { shift, mask, null, .. } = self.fields[key];
         let null = (null.unwrap_or(0) << shift).cast_signed();
@@ -111,7 +112,7 @@ impl Field {
         let nulls = self.null.map(|null| distances.clone().map(|d| d != null).collect::<NullBuffer>());
         let nulls = nulls.filter(|n| n.null_count() > 0);
         if let Some(texts) = &self.texts {
-            // The distance of NULL is not the code of a string.
+            // The distance that stands for NULL is not the code of a string.
             let number = |distance| if Some(distance) == self.null { 0 } else { distance as u32 };
             return texts.array(distances.map(number).collect(), nulls);
         }
@@ -140,7 +141,7 @@ impl PackedTable {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
             match key {
-                // A decimal fits one lane: it is within the bounds of the table, which have 64 bits.
+                // The low 64 bits of a decimal suffice, because the bounds of its values in the table have 64 bits.
                 KeyValues::Array(array) => {
                     self.packing.add_values(index, &self.packing.lanes_of(index, array)?, &mut codes);
                 }

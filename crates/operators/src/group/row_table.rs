@@ -1,5 +1,5 @@
-//! Hash table of groups whose group keys are stored as rows of words ([`super::rows`]), with open addressing
-//! ([`super::slots`]).
+//! Hash table of groups with open addressing ([`super::slots`]). The group keys of a group are stored as a *row*:
+//! a sequence of 64-bit words ([`super::rows`]).
 
 use super::hash::HashKey;
 use super::rows::{Layout, Rows};
@@ -11,14 +11,15 @@ use farpool_columns::working;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 
-/// Number of rows that are looked up together. Reason: the stored rows of possible groups, which are read first, must
-/// still be in the L1 cache when they are compared.
+/// Number of batch rows that are looked up together. Reason: the stored rows of possible groups, which are read
+/// first, must still be in the L1 cache when they are compared.
 const ROWS_AT_A_TIME: usize = 256;
 
-/// Minimum number of groups for reading their rows in advance: with fewer, the rows fit the caches.
+/// Minimum number of groups for reading their stored rows in advance. Reason: fewer fit the caches.
 const GROUPS_TOUCHED: usize = 4096;
 
-/// Maximum length of a row, in words, for comparing it inline. Reason: a call costs as much as a few comparisons.
+/// Maximum length, in words, of a stored row that is compared inline. Reason: a call costs as much as a few
+/// comparisons of words.
 const WORDS_IN_PLACE: usize = 4;
 
 /// Maps rows of words to group ids.
@@ -30,7 +31,7 @@ pub(crate) struct RowTable {
     scratch: Rows,
 }
 
-/// Position and hash of the row with a group's keys.
+/// Position and hash of the stored row of a group.
 struct Group {
     block: u32,
     start: u32,
@@ -69,8 +70,8 @@ impl RowTable {
             + self.slots.bytes()
     }
 
-    /// Returns the maximum number of bytes that a group with group keys of `types` adds, without its strings; it is
-    /// reached right after vectors and slots have grown.
+    /// Returns the maximum number of bytes that a group with group keys of `types` adds, without its strings. The
+    /// maximum is reached right after vectors and slots have grown.
     pub(super) fn bytes_per_group(types: &[DataType]) -> usize {
         2 * Layout::new(types, HashKey::default()).bytes()
             + 2 * size_of::<Group>()
@@ -97,12 +98,12 @@ impl RowTable {
         Ok(())
     }
 
-    /// Appends to `ids` the id in this table of each group of `wanted`, which are ids of groups in `other`. Adds groups
-    /// that are new.
+    /// Appends to `ids` the ids in this table of the groups `wanted`, which are ids in `other`. Adds groups that are
+    /// new.
     pub(super) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
         for wanted in wanted.chunks(ROWS_AT_A_TIME) {
             let hashes: Vec<u64> = wanted.iter().map(|group| other.hash(*group)).collect();
-            // The rows of these groups are far apart in memory, so they are read in advance.
+            // The stored rows of these groups are far apart in memory, so they are read in advance.
             other.touch(wanted);
             self.look_up(&hashes, |row| other.row(wanted[row]), ids);
         }
@@ -178,14 +179,14 @@ fn equal(left: &[i64], right: &[i64]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }
 
-/// Rows in blocks that never move. A single vector would be copied each time that it grows. Less than half of the
+/// Stored rows, in blocks that never move. A single vector would be copied each time it grows. Less than half of the
 /// memory is unused, except in the first block.
 #[derive(Default)]
 struct Blocks {
     blocks: Vec<Vec<i64>>,
-    /// The block that is being filled.
+    /// Index of the block to which rows are appended.
     current: usize,
-    /// Capacity of all blocks, in words.
+    /// Capacity of all blocks together, in words.
     capacity: usize,
 }
 
@@ -193,11 +194,11 @@ impl Blocks {
     const WORDS_MIN: usize = 128;
     const WORDS_MAX: usize = 1 << 20;
 
-    /// A row of more than `1 / PART_OF_A_BLOCK` of a block gets a block of its own, so that little of other blocks is
-    /// left unused.
+    /// Divisor: a row that takes more than one part in this many of a block gets a block of its own, so that little
+    /// of other blocks is left unused.
     const PART_OF_A_BLOCK: usize = 8;
 
-    /// Appends a row; returns its block and its start in the block.
+    /// Appends a row; returns the index of its block and its start in the block.
     fn push(&mut self, row: &[i64]) -> (u32, u32) {
         let room = self.blocks.get(self.current).map(|block| block.capacity() - block.len());
         let block = match room {

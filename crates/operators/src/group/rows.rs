@@ -1,10 +1,10 @@
-//! Group keys encoded as rows of 64-bit words, for group keys that do not fit one integer together.
+//! Group keys encoded as *rows*: sequences of 64-bit words, for group keys that do not fit one integer together.
 //!
-//! A row begins with one word for each group key of up to 64 bits, two for a decimal, and one with the length in bytes
-//! for a string ([`NULL_TEXT`] for NULL). Words with a NULL bit for each group key that is not a string follow; the own
-//! words of such a group key are 0 if it is NULL. Then come the bytes of the strings, each padded with zeros to whole
-//! words. Rows are equal exactly if their group keys are, they are hashed without knowing their types, and a partition
-//! of rows is read sequentially.
+//! A row begins with one word for each group key of up to 64 bits, two for a decimal, and one with the length in
+//! bytes for a string ([`NULL_TEXT`] for NULL). Words with a NULL bit for each group key that is not a string follow;
+//! the words of a group key that is NULL are 0. Then come the bytes of the strings, each padded with zeros to whole
+//! words. Rows are equal exactly if their group keys are equal, rows are hashed without knowing their types, and a
+//! partition of rows is read sequentially.
 
 use super::hash::HashKey;
 use super::values::{KeyValues, array_of_lanes};
@@ -94,7 +94,7 @@ impl Layout {
     /// Returns the maximum number of bytes of a row, without the bytes of its strings.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.keys.iter().filter(|key| matches!(key.kind, Kind::Text)).count();
-        // One word per string for the padding.
+        // Each string takes up to one additional word for its padding.
         (self.lanes + texts) * WORD
     }
 
@@ -118,7 +118,7 @@ impl Layout {
         for (key, values) in self.keys.iter().zip(keys) {
             key.fill_lanes(values, out)?;
         }
-        // Where the next string of each row is written.
+        // Position at which the next string of each row is written.
         let mut cursors: Vec<usize> = Vec::new();
         for (index, (key, values)) in texts().enumerate() {
             if index == 0 {
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn rows_give_their_keys_back_and_differ_where_these_do() {
-        // All beginnings of a text with a zero in it; the empty one, and NULL.
+        // All prefixes of a string with a zero byte in it, among them the empty one; and NULL.
         let text = "a longer text, \0 and more of it in other words";
         let beginnings = (0..=text.len()).map(|end| Some(&text[..end])).chain([None, Some("")]);
         let texts: ArrayRef = Arc::new(StringViewArray::from_iter(beginnings));
@@ -348,7 +348,7 @@ mod tests {
                 let words: Vec<&[i64]> = (0..rows).map(|row| encoded.row(row)).collect();
                 assert_eq!(words.concat().len(), encoded.words());
                 assert_eq!(layout.arrays(&words.iter().copied()).unwrap(), arrays);
-                // The empty text is there twice.
+                // The empty string is there twice.
                 let distinct: HashSet<&[i64]> = words.iter().copied().collect();
                 assert_eq!(distinct.len(), rows - usize::from(arrays.len() == 1));
                 let hashes: HashSet<u64> = encoded.hashes().iter().copied().collect();

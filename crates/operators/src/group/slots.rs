@@ -26,11 +26,11 @@ pub(super) trait Slot: Copy {
     /// Returns the group id; [`NONE`] if the slot is free.
     fn group(self) -> u32;
 
-    /// Returns false only if the group key of the slot's group, if there is one, cannot have `hash`.
+    /// Returns false only if the slot is taken and the group key of its group cannot have the hash `hash`.
     fn may_have(self, hash: u64) -> bool;
 }
 
-/// A slot with the group id only, for group keys that can be compared as fast as a tag.
+/// A slot with the group id only. For group keys that are compared as fast as a part of their hash would be.
 impl Slot for u32 {
     const FREE: Self = NONE;
 
@@ -51,7 +51,7 @@ impl Slot for u32 {
 }
 
 /// A slot with the group id and the half of the hash that does not select the slot. Most group keys are then compared
-/// only with their own group.
+/// only with the group key of their own group.
 #[derive(Clone, Copy)]
 pub(super) struct Tagged {
     tag: u32,
@@ -113,8 +113,8 @@ impl<S: Slot> Slots<S> {
         self.slots.capacity() * size_of::<S>()
     }
 
-    /// Appends to `groups`, for each hash, the group in its home slot if the hash may be that of its group key,
-    /// otherwise [`NONE`].
+    /// Appends to `groups` one group id per hash: the group in the home slot of the hash if its group key may have
+    /// that hash, otherwise [`NONE`].
     #[inline]
     pub(super) fn first_looks(&self, hashes: impl Iterator<Item = u64>, groups: &mut Vec<u32>) {
         let mask = self.slots.len() - 1;
@@ -181,9 +181,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Interns `keys`, whose hashes are few, as tables of groups do, and compares with a linear search.
+    /// Looks up `keys` as hash tables of groups do, with hashes of `bits` bits so that many collide, and compares
+    /// with a linear search.
     fn agrees_with_a_search<S: Slot>(keys: &[u16], bits: u32) {
-        // Hashes that collide in the slot, in the tag and in both.
+        // Hashes collide in the slot, in the stored half of the hash, and in both.
         let hash = |key: u16| u64::from(key & ((1 << bits) - 1)) | u64::from(key % 3) << 32;
         let mut slots = Slots::<S>::new();
         let mut known: Vec<u16> = Vec::new();

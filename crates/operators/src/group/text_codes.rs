@@ -1,4 +1,4 @@
-//! Table-wide integer codes for the strings of a column that has few distinct strings in the whole table.
+//! Integer codes, valid in the whole table, for the strings of a column that has few distinct strings.
 
 use crate::failure;
 use ahash::RandomState;
@@ -62,7 +62,7 @@ impl TextCodes {
         (0..array.len()).map(number).collect()
     }
 
-    /// Returns the strings with the codes `numbers`; NULL where `nulls` says so.
+    /// Returns the strings with the codes `numbers`; NULL in the rows that are NULL in `nulls`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

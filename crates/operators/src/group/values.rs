@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) enum KeyValues<'a> {
     /// Decoded values of any type.
     Array(ArrayRef),
-    /// Values of an integer-like type, evaluated as a lane.
+    /// Values of an integer-like type, evaluated as 64-bit integers (a lane).
     Lane {
         /// One value per row.
         values: &'a [i64],

@@ -1,4 +1,5 @@
-//! Lanes (integer expressions) bound to one row group, and their evaluation.
+//! Lanes (columns or integer expressions that are evaluated as 64-bit integers) bound to one row group, and their
+//! evaluation. A *node* is a column reference or an operation of such an expression.
 
 use super::build::{LaneId, LaneOp, Lanes};
 use super::kernels::{Map, Zip};
@@ -189,7 +190,8 @@ impl<'a> BoundLanes<'a> {
             }
             _ if self.fits_u32(l) && self.fits_u32(r) => {
                 self.both(l, r, rows, buffers);
-                // Multiplying 32 by 32 bits to 64 is one vector instruction on every level; 64 by 64 bits is not.
+                // The product of two 32-bit integers to 64 bits is one vector instruction on every level of CPU
+                // instructions; that of 64-bit integers is not.
                 let low = |v: i64| u64::from(v as u32);
                 zip(&buffers.values[l], &buffers.values[r], out, |a, b| (low(a) * low(b)) as i64);
             }
@@ -263,7 +265,7 @@ fn interval(
             (l.0 - r.1, l.1 - r.0)
         }
         LaneOp::Multiply(l, r) => {
-            // 64-bit bounds: the products fit 128 bits.
+            // The bounds have 64 bits, so that their products fit 128 bits.
             let (l, r) = (of(l)?, of(r)?);
             let corners = [l.0 * r.0, l.0 * r.1, l.1 * r.0, l.1 * r.1];
             corners.iter().fold((corners[0], corners[0]), |(lo, hi), c| (lo.min(*c), hi.max(*c)))

@@ -1,4 +1,5 @@
-//! Compiles integer expressions to nodes of lanes, which several expressions may share.
+//! Compiles integer expressions to *lanes*: nodes that are evaluated as 64-bit integers. Equal sub-expressions
+//! share a node.
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
@@ -15,7 +16,7 @@ pub(crate) struct Lanes {
     places: HashMap<Lane, LaneId>,
 }
 
-/// An operation, and the range of results within which it equals that of the expression.
+/// An operation, and the range of its results for which it cannot overflow in the type of the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     pub(super) op: LaneOp,

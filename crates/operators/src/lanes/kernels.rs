@@ -1,4 +1,4 @@
-//! Loops over lanes, compiled for each level of CPU instructions.
+//! Loops over the values of lanes (64-bit integers), compiled for each level of CPU instructions.
 
 use farpool_columns::{Kernel, Level, Simd};
 use farpool_model::CompareOp;
@@ -49,13 +49,13 @@ pub(crate) fn retain_compared(op: CompareOp, left: &[i64], right: &[i64], alive:
             return Level::best().run(Retain { left, right, key: |l, r| (l ^ r, 0), inside, alive });
         }
     };
-    // Flipping the sign bit makes signed order the same as unsigned order.
+    // After the sign bits are flipped, comparing the bits as unsigned numbers gives the signed order.
     let key = |l: i64, r: i64| (l ^ i64::MIN, r ^ i64::MIN);
     Level::best().run(Retain { left, right, key, inside: at_most, alive });
 }
 
-/// Kernel that keeps the bits of rows where the first of the pair's keys, as unsigned numbers, is at most the second;
-/// with `inside` false, keeps the bits of the others.
+/// Kernel that keeps the bits of rows where the first of the pair's keys, as unsigned numbers, is at most the second.
+/// With `inside` false, keeps the bits of the other rows.
 struct Retain<'a, F> {
     left: &'a [i64],
     right: &'a [i64],

@@ -1,5 +1,5 @@
-//! Operators that produce the result (rows, groups, or a top-k), the state that each worker has of them, and the merge
-//! of these states.
+//! Operators that produce the result of a program (rows, groups, or a top-k, which is `ORDER BY … LIMIT k`), the
+//! state that each worker thread has of them, and the merge of these states.
 
 use super::{Input, Paths, Verdict};
 use crate::aggregate::{Aggregation, FittedAggregation, Merging, Partial};
@@ -13,7 +13,7 @@ use farpool_model::{Columns, Error, Output, Program, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Output that is made of the rows that pass the filter.
+/// Operator that turns the rows which pass the filter into the result.
 pub(super) enum Operator {
     Rows(Projection),
     /// Aggregation, and a top-k of its groups if the program has one.
@@ -30,14 +30,14 @@ pub(super) enum Held {
 
 /// States of all workers, prepared for merging by independent tasks.
 pub(super) enum MergeWork {
-    /// Result rows that did not fill a batch: one task per worker.
+    /// Result rows of each worker that did not fill a batch: one task per worker.
     Rows(Vec<Mutex<Pending>>),
     Aggregate(Box<Merging>, Option<Collector>),
     Top(Vec<RecordBatch>),
 }
 
-/// Inputs of the compilation of an operator: the table's schema and columns, the filter, the row groups, and the fast
-/// paths allowed.
+/// Inputs of the compilation of an operator: the schema and columns of the table, the filter, the row groups, and the
+/// allowed fast paths.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) schema: &'a SchemaRef,
@@ -91,7 +91,7 @@ impl Operator {
         }
     }
 
-    /// Creates the empty state of a worker. The workers of one execution share `threshold`.
+    /// Creates the empty state of a worker. All workers of one execution must pass the same `threshold`.
     pub(super) fn new_held(&self, threshold: &Arc<Threshold>) -> Held {
         match self {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
@@ -173,7 +173,8 @@ impl MergeWork {
     }
 }
 
-/// Adapts the aggregation to the row groups that may have rows which pass the filter.
+/// Adapts the aggregation to the row groups that may have rows which pass the filter; other row groups are never
+/// read.
 fn fitted(mut aggregation: Aggregation, source: Source<'_>) -> Result<FittedAggregation> {
     match source.input {
         #[cfg(test)]

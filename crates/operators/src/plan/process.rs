@@ -1,4 +1,7 @@
 //! Processes one row group with a plan, in one or more steps.
+//!
+//! A *batch* is the rows that operators process at a time, some thousand. A *step* takes as many batches as fit about
+//! a millisecond.
 
 use super::operator::{Held, Operator};
 use super::{Plan, State, Verdict};
@@ -172,7 +175,7 @@ impl Plan {
             progress.picked.pick(group, &columns, pace)?
         } else {
             let mut selections = progress.picked.selections(group);
-            // The row group is done, whether `emit` returned `Break` or not.
+            // Both outcomes of `emit` are the end of the row group, so that `Break` needs no handling.
             let _ = projection.push_all(group, || Ok(selections.next()), pending, emit)?;
             progress.is_done = true;
             None
@@ -225,8 +228,8 @@ impl Plan {
         }
     }
 
-    /// Returns the encoded bytes of `columns` and of the filter's columns, without those that an earlier step of the
-    /// row group has counted.
+    /// Returns the encoded bytes of `columns` and of the filter's columns, without the columns that an earlier step
+    /// over the same row group has counted.
     fn count_bytes(
         &self,
         progress: &mut Progress,
@@ -239,8 +242,8 @@ impl Plan {
     }
 }
 
-/// Returns which rows of a row group pass: those in `known` if that is given, otherwise those that `filter` selects, or
-/// all without a filter.
+/// Returns the rows of a row group that pass: those whose bit is set in `known` if that is given, otherwise those
+/// that `filter` selects, or all rows without a filter.
 fn passing<'a>(filter: Option<&'a BoundFilter<'a>>, known: Option<&'a [u64]>) -> Passing<'a> {
     match (known, filter) {
         (Some(known), _) => Passing::Known(known),

@@ -1,4 +1,5 @@
-//! Projection: returns the requested columns of the rows that pass the filter (Farview, section 5.2).
+//! Projection: returns the requested columns of the rows that pass the filter (Korolija et al., *Farview*, CIDR 2022,
+//! section 5.2).
 //!
 //! Input: selections of batches of a row group. Output: record batches of the result schema, of about
 //! [`limits::BATCH_ROWS`] rows even if few rows of each row group pass; without columns, batches that only have a
@@ -36,7 +37,7 @@ pub(crate) struct Projection {
 /// Result rows of one worker that are not emitted yet, because they do not fill a batch.
 pub(crate) struct Pending {
     batches: Option<BatchCoalescer>,
-    /// Number of rows that wait, for a result without columns.
+    /// Number of rows that are not emitted yet, in a result without columns.
     rows: usize,
     indices: Vec<u32>,
 }
@@ -135,7 +136,7 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Decodes the rows of `group` of which only the row numbers were kept.
+    /// Decodes those rows of `group` of which only the row numbers were kept.
     fn gather(
         &self,
         group: &RowGroup,
@@ -152,7 +153,7 @@ impl Projection {
         self.give_full(pending, emit)
     }
 
-    /// Emits the rows that wait.
+    /// Emits the rows that are not emitted yet.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -4,6 +4,8 @@
 //! b` is true where both are true and false where one of them is false, and `NOT a` is true where `a` is false. Binding
 //! therefore pushes negations down to the leaves. Rows whose value is NULL, for which a leaf is neither true nor false,
 //! are dropped at the leaf.
+//!
+//! A *code* is the index of a string in the sorted dictionary of its chunk.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::keys::BoundKeys;
@@ -32,19 +34,19 @@ pub(crate) struct BoundFilter<'a> {
 pub(super) enum Bound<'a> {
     /// All rows, or no rows.
     Known(bool),
-    /// Rows for which all parts are true.
+    /// Rows for which all operands are true, and the order in which these are evaluated.
     All(Vec<Bound<'a>>, &'a Order),
-    /// Rows for which at least one part is true.
+    /// Rows for which at least one operand is true, and the order in which these are evaluated.
     Any(Vec<Bound<'a>>, &'a Order),
     /// Rows whose value in the chunk is NULL; with the flag false, rows whose value is not NULL.
     Null(&'a Chunk, bool),
-    /// Rows for which the test has the outcome of the flag.
+    /// Rows for which the outcome of the test equals the flag. Rows with a NULL are excluded.
     Leaf(Test<'a>, bool),
 }
 
 /// Test of a row's value. Rows whose value is NULL are dropped, whichever outcome is wanted.
 pub(super) enum Test<'a> {
-    /// Codes or integers that lie in one of some closed ranges.
+    /// Dictionary codes or integers that lie in one of some closed ranges.
     Ranges {
         integers: Integers<'a>,
         ranges: Vec<(i128, i128)>,
@@ -90,7 +92,8 @@ pub(super) enum Test<'a> {
 }
 
 impl Filter {
-    /// Binds the filter to the chunks of `group`. `memo` must have the results of [`Filter::ask_dictionaries`].
+    /// Binds the filter to the chunks of `group`. `memo` must have the results of [`Filter::ask_dictionaries`] for
+    /// `group`.
     ///
     /// # Errors
     /// `Invalid` when a predicate fails on NULL, which does not happen for well-typed filters.
@@ -130,9 +133,9 @@ fn bind<'a>(
     })
 }
 
-/// Outcome of binding a leaf to its chunk.
+/// Outcome of binding a leaf (a condition without AND, OR and NOT) to its chunk.
 enum Outcome<'a> {
-    /// The test has this outcome for all rows, none of which is NULL.
+    /// The test has this outcome for all rows, and no row is NULL.
     Known(bool),
     Test(Test<'a>),
 }
@@ -254,7 +257,7 @@ fn in_dictionary<'a>(
     }))
 }
 
-/// Returns the runs of consecutive set bits as closed ranges of positions.
+/// Returns the runs of consecutive set bits, each as its first and last position.
 fn runs(values: &BooleanBuffer) -> Vec<(i128, i128)> {
     let slices = values.set_slices();
     slices.map(|(start, end)| (start as i128, end as i128 - 1)).collect()

@@ -15,11 +15,11 @@ pub(crate) struct Filter {
     pub(super) root: Predicate,
     pub(super) lanes: Lanes,
     columns: Vec<usize>,
-    /// Number of patterns that may still be compiled to automata; it is limited because of their memory.
+    /// Number of further patterns that may be compiled to automata. It is limited because of their memory.
     automata_left: usize,
 }
 
-/// A predicate on rows. Clones share their leaves.
+/// A predicate on rows. Clones share their leaves (conditions).
 #[derive(Clone, Debug)]
 pub(super) enum Predicate {
     /// A truth value that all rows have; `None` for NULL.
@@ -28,11 +28,11 @@ pub(super) enum Predicate {
     Or(Parts),
     Not(Box<Predicate>),
     IsNull(usize),
-    /// Condition on values. It also has its general form, for chunks whose encoding the encoded form does not support.
+    /// A condition on values: a leaf of the tree.
     Leaf(Arc<Leaf>),
 }
 
-/// Parts of an AND or OR with their costs, the cheapest first.
+/// Operands of an AND or OR with their costs, the cheapest first.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) parts: Vec<Predicate>,
@@ -42,7 +42,8 @@ pub(super) struct Parts {
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) form: Form,
-    /// General form, for the evaluator on decoded values.
+    /// The condition for the evaluator on decoded values, used for chunks whose encoding the encoded form does not
+    /// support.
     pub(super) general: Compiled,
     /// The condition as a test of zone maps; `None` if they cannot decide it.
     pub(super) zone: Option<ZoneTest>,
@@ -108,7 +109,8 @@ impl Filter {
         self.compile(conditions, schema.into(), |before, added| conjunction(vec![before.clone(), added]))
     }
 
-    /// Compiles `expr` to a predicate. `combine` makes the new root from the old root and that predicate.
+    /// Compiles `expr` to a predicate. `combine` makes the new root of the filter from the old root and the
+    /// predicate.
     fn compile(
         &self,
         expr: &Expr,
@@ -157,8 +159,8 @@ impl Predicate {
         }
     }
 
-    /// Returns the relative cost by which predicates are ordered. All that may fail have the same cost, and so keep
-    /// their order.
+    /// Returns the relative cost by which predicates are ordered. All predicates that may fail have the same cost,
+    /// and so keep their order.
     fn cost(&self) -> u32 {
         match self {
             Predicate::Known(_) => 0,
@@ -199,7 +201,7 @@ struct Compiler<'a> {
     known: Columns<'a>,
     schema: &'a Schema,
     lanes: Lanes,
-    /// Number of patterns that may still be compiled to an automaton.
+    /// Number of further patterns that may be compiled to automata.
     automata_left: usize,
 }
 
@@ -312,8 +314,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns a closed range such that `v op value` holds exactly for the integers inside it (flag true) or outside it
-/// (false).
+/// Returns the closed range of the integers `v` for which `v op value` is true (flag true) or false (flag false).
 fn range_of(op: CompareOp, value: i128) -> (i128, i128, bool) {
     const EMPTY: (i128, i128, bool) = (1, 0, true);
     match op {

@@ -1,6 +1,8 @@
 //! Filters of join keys bound to the chunks of one row group: the hashes of join keys are computed from encoded values.
 //!
 //! Invariant: the hash of a row is that of [`farpool_statistics::keys::of_rows`] over the decoded columns.
+//!
+//! A *batch* is the rows of a row group that are processed at a time, some thousand.
 
 use crate::bits;
 use crate::lanes::LaneBuffers;
@@ -9,8 +11,8 @@ use farpool_model::KeyFilter;
 use farpool_statistics::keys;
 use std::ops::Range;
 
-/// If at most one row of a batch in this many is selected, only the selected rows are hashed, otherwise all rows.
-/// Reason: reading a single row takes a few times as long as reading it as part of a block.
+/// Minimum ratio of rows to selected rows of a batch at which only the selected rows are hashed; below it, all rows
+/// are hashed. Reason: reading a single row takes a few times as long as reading it as part of a block.
 const GATHERED_MIN: usize = 8;
 
 /// Columns whose values form the join key, and the filter that is probed with its hash.
@@ -95,8 +97,8 @@ impl<'a> BoundKeys<'a> {
         buffers.give_bits(hashes);
     }
 
-    /// Computes the hashes of some rows. `read` replaces the contents of its second argument by the values that its
-    /// first argument has for these rows.
+    /// Computes the hashes of some rows. `read` replaces the contents of its second argument by the integers of its
+    /// first argument for these rows.
     fn hash(&self, hashes: &mut [u64], values: &mut Vec<i64>, read: impl Fn(&Integers<'_>, &mut Vec<i64>)) {
         for (place, (_, source)) in self.columns.iter().enumerate() {
             let put =
@@ -108,7 +110,8 @@ impl<'a> BoundKeys<'a> {
                 }
                 Source::Dictionary(codes, known) => {
                     read(codes, values);
-                    // The code of a NULL row is arbitrary, and the dictionary of a chunk of NULLs is empty.
+                    // The dictionary code of a NULL row is arbitrary, and the dictionary of a chunk of NULLs is
+                    // empty.
                     let next = |code: i64| known.get(code as usize).copied().unwrap_or(0);
                     hashes.iter_mut().zip(&*values).for_each(|(hash, code)| put(hash, next(*code)));
                 }

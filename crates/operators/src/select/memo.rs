@@ -1,8 +1,8 @@
 //! Results of a filter on one row group that are kept between steps, so that each step can bind the filter again at
 //! little cost.
 //!
-//! Invariant: results are stored in the order of a pre-order walk over the filter, conditions and ANDs and ORs
-//! separately.
+//! Invariant: results are stored in the order of a pre-order walk over the tree of the filter: one list for
+//! conditions, and one for ANDs and ORs.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::order::Order;
@@ -18,7 +18,7 @@ use std::slice::Iter;
 /// State of a filter on one row group, kept from step to step.
 #[derive(Debug, Default)]
 pub(crate) struct FilterMemo {
-    /// For each AND and OR, the evaluation order of its parts as learnt so far.
+    /// For each AND and OR, the evaluation order of its operands as learnt so far.
     orders: Vec<Order>,
     /// For each condition, its results on dictionary entries; `None` if it is not evaluated on a dictionary.
     matches: Vec<Option<Matches>>,
@@ -30,11 +30,11 @@ pub(crate) struct FilterMemo {
 #[derive(Debug)]
 struct Matches {
     bits: BooleanBufferBuilder,
-    /// Whether the condition is NULL for some entry: then codes do not decide the condition.
+    /// Whether the condition is NULL for some entry. Then the dictionary codes do not decide the condition.
     has_null: bool,
 }
 
-/// Position in a memo while its filter is bound.
+/// Position in a memo of the AND, OR or condition that is bound next.
 pub(super) struct Known<'a> {
     orders: Iter<'a, Order>,
     matches: Iter<'a, Option<Matches>>,
@@ -45,7 +45,8 @@ impl Filter {
     /// Returns false if the step ends before that is finished.
     ///
     /// # Errors
-    /// `Invalid` when a condition fails on a value, which conditions on dictionaries do not.
+    /// `Invalid` when a condition fails on a value, which does not happen because only conditions that cannot fail
+    /// are evaluated on dictionaries.
     pub(crate) fn ask_dictionaries(
         &self,
         group: &RowGroup,
@@ -88,8 +89,8 @@ impl Leaf {
     }
 }
 
-/// Evaluates the condition on the dictionary entries that are left. Returns false if the step ends before that is
-/// finished.
+/// Evaluates the condition on the dictionary entries for which this has not been done. Returns false if the step ends
+/// before that is finished.
 fn ask(
     leaf: &Leaf,
     column: usize,

@@ -1,4 +1,5 @@
-//! Selection: finds the rows of a row group that pass a filter (Farview, section 5.3; Ibex, section 5).
+//! Selection: finds the rows of a row group that pass a filter (Korolija et al., *Farview*, CIDR 2022, section 5.3;
+//! Woods et al., *Ibex*, PVLDB 2014, section 5).
 //!
 //! Input: the encoded chunks of a row group. Output: a bitmap of the rows for which the filter is true. Memory: a few
 //! bitmaps of a batch, and the decoded columns of a batch for conditions without an encoded form. Parallelism: all

@@ -1,4 +1,5 @@
-//! Evaluates a bound filter on one batch: each predicate clears the bits of rows that fail it.
+//! Evaluates a filter, bound to the chunks of a row group, on one batch: each predicate clears the bits of rows
+//! that fail it.
 
 use super::bind::{Bound, BoundFilter, Test};
 use crate::bits;
@@ -12,7 +13,7 @@ use farpool_model::{CompareOp, Result};
 use std::ops::Range;
 
 impl BoundFilter<'_> {
-    /// Returns the rows of `within` that pass the filter; it is not evaluated on other rows.
+    /// Returns the rows of `within` that pass the filter. The filter is not evaluated on other rows.
     ///
     /// # Errors
     /// `Invalid` when the filter fails on one of the rows.
@@ -51,7 +52,7 @@ impl Run<'_, '_> {
                 order.settle();
             }
             Bound::Any(parts, order) => {
-                // Rows that match move from `alive` to `found`.
+                // The bits of rows that match one of the operands are moved from `alive` to `found`.
                 let mut found = self.buffers.take_bits(alive.len());
                 let mut hits = self.buffers.take_bits(alive.len());
                 let mut asked = bits::count(alive);
@@ -89,7 +90,7 @@ impl Run<'_, '_> {
                         integers.retain_within(*low, *high, false, start, alive);
                     }
                 } else if wanted {
-                    // A row within any of the ranges is one that is not outside all of them.
+                    // A row is within one of the ranges exactly if it is not outside all of them.
                     let mut outside = self.buffers.take_bits(alive.len());
                     outside.copy_from_slice(alive);
                     for (low, high) in ranges {

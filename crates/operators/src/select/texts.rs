@@ -13,7 +13,8 @@ use regex_automata::{Anchored, Input};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Maximum memory for building an automaton. Reason: it also limits the time of building to some milliseconds.
+/// Maximum memory for building an automaton, in bytes. Reason: it also limits the time of building to some
+/// milliseconds.
 const BUILD_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum number of states of an automaton before equivalent states are merged.
@@ -70,15 +71,15 @@ fn automaton_of(regex: &str) -> Option<Bytes> {
     Bytes::new(classes[0], next, accepts)
 }
 
-/// For each state, the next state by byte, and whether a string that ends there is accepted. State 0 is the start;
-/// state 1 follows every match.
+/// For each state, the next state for every byte, and whether a string that ends in that state is accepted. State 0
+/// is the start; state 1 is reached by every match and never left.
 type Explored = (Vec<[u16; 256]>, Vec<bool>);
 
 /// Visits the reachable states of `dfa` and assigns ids to them. All match states become state 1.
 fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
     let start = dfa.start_state_forward(&Input::new("").anchored(Anchored::No)).ok()?;
     let mut numbers: HashMap<StateID, u16> = HashMap::from([(start, 0)]);
-    // Reserves id 1 for the match state.
+    // Reserves state 1 for matches.
     let mut states = vec![start, start];
     let (mut next, mut accepts) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -95,7 +96,7 @@ fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
             if dfa.is_quit_state(state) || states.len() > STATES_MAX {
                 return None;
             }
-            // The match state is reached one byte after the end of the match.
+            // The automaton enters its match state one byte after the end of the match.
             *to = if dfa.is_match_state(state) {
                 1
             } else {

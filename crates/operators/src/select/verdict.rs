@@ -1,8 +1,8 @@
-//! Decides a filter for a whole row group by the group's zone maps.
+//! Decides a filter for a whole row group by its zone maps (the minimum, maximum and NULL count of each column).
 //!
 //! Invariant: the verdict is `None` only if no row can pass, and `All` only if every row passes; a row for which the
-//! filter is NULL does not pass. For each predicate, the set of outcomes that its rows may have is computed; it may be
-//! larger than the set of those they do have.
+//! filter is NULL does not pass. For each predicate, the set of outcomes that its rows may have is computed. The set
+//! may contain outcomes that no row has, but lacks none that a row has.
 
 use super::compile::{Filter, Form, Leaf, Predicate, ZoneTest};
 use crate::Verdict;
@@ -21,7 +21,7 @@ struct Outcomes {
 const ANY: Outcomes = Outcomes { yes: true, no: true, null: true };
 
 impl Filter {
-    /// Returns the verdict of the zone maps of `group`.
+    /// Returns whether all, some or no rows of `group` can pass the filter, according to its zone maps.
     pub(crate) fn verdict(&self, group: &RowGroup) -> Verdict {
         let outcomes = outcomes(&self.root, group);
         match outcomes {
@@ -90,8 +90,8 @@ fn of_leaf(leaf: &Leaf, group: &RowGroup) -> Outcomes {
     }
 }
 
-/// Returns the outcomes of a condition that is NULL for NULL. `says` gets the least and the greatest value, and returns
-/// whether the condition may be true, and whether it may be false, for values between them.
+/// Returns the outcomes of a condition that is NULL for NULL. `says` gets the least and the greatest value of a
+/// column, and returns whether the condition may be true, and whether it may be false, for values between them.
 fn on_values(
     zone: &ZoneMap,
     rows: usize,

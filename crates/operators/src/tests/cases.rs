@@ -1,4 +1,5 @@
-//! The comparison of random programs with the interpreter, and cases that it covers too rarely.
+//! Compares the results of random programs with those of an interpreter (`naive.rs`), and has fixed cases that
+//! random programs reach too rarely.
 
 use super::random::{self, Random};
 use super::{POOL, TestTable, check, compile, fixed_cases, naive, run, sorted};
@@ -35,7 +36,7 @@ proptest! {
     }
 }
 
-/// Checks that the comparison is meaningful: enough programs succeed, and enough take the fast paths.
+/// Checks that the comparison is meaningful: enough of the random programs succeed, and enough take the fast paths.
 #[test]
 fn random_programs_run_and_reach_the_fast_paths() {
     let (mut programs, mut run, mut groups, mut fused) = (0, 0, 0, 0);
@@ -58,7 +59,7 @@ fn random_programs_run_and_reach_the_fast_paths() {
     assert!(fused * 10 > groups, "{fused} of {groups} were fused");
 }
 
-/// Regression test of the comparison above: a maximum of zeros of both signs.
+/// Regression test of the comparison with random programs: the maximum of zeros of both signs.
 #[test]
 fn seeds_that_once_failed_pass() {
     for seed in [12_638_067_828_640_877_805] {
@@ -243,7 +244,7 @@ fn a_handful_of_groups_adds_up_on_every_level() {
         Field::new("v", DataType::Int64, true),
         Field::new("w", DataType::Int32, true),
     ]));
-    // Row group 0 has no NULLs and values from below 0, row group 1 has NULLs, row group 2 a single value.
+    // Row group 0 has no NULLs and negative values among others, row group 1 has NULLs, row group 2 a single value.
     let group = |number: i64| -> Vec<ArrayRef> {
         let key = |r: i64| Some((r * 7919 + number) % 13 - 4).filter(|_| number != 1 || r % 9 != 0);
         vec![

@@ -1,5 +1,5 @@
-//! Tests facts that are derived from expressions before any row is read against the behaviour of Arrow's
-//! kernels.
+//! Tests facts that are derived from expressions before any row is read (type, range, whether evaluation may
+//! fail). They are compared with the behaviour of Arrow's kernels.
 
 use super::{TestTable, compile_with};
 use crate::evaluate::{Compiled, Frame, array_of_ints};
@@ -25,7 +25,7 @@ fn types() -> Vec<DataType> {
     types
 }
 
-/// Arrays of one value each, among them the least and the greatest of the type.
+/// Returns arrays of one value each, among them the least and the greatest value of the type.
 fn extremes(data_type: &DataType) -> Vec<ArrayRef> {
     let floats = [f64::MIN, f64::MAX, f64::NAN, f64::INFINITY, 5e-324, -0.0, 1.5, -3e38];
     match data_type {
@@ -76,7 +76,8 @@ fn casts_may_fail_exactly_where_arrows_kernel_does_on_some_value() {
             }
             let may_fail = cast.may_fail(&schema).unwrap();
             let fails = extremes(&from).into_iter().any(|value| !succeeds(&cast, &schema, &[value]));
-            // Whether a time zone is known depends on how Arrow was built.
+            // A cast of a type with a time zone may succeed although it is said to fail for some values, because it
+            // depends on how Arrow was built which zones are known.
             let exact = fails || is_zoned(&from) || is_zoned(&to);
             assert!(if may_fail { exact } else { !fails }, "{from} as {to}: may fail {may_fail}, {fails}");
         }
@@ -167,8 +168,8 @@ fn what_bounds_rule_out_does_not_fail() {
     }
 }
 
-/// Runs `body` on a stack of the usual size of a thread's: plans must not be nested too deeply to be
-/// compiled, evaluated or dropped on it.
+/// Runs `body` on a thread with the usual stack size, on which compiling, evaluating and dropping a deeply nested
+/// plan must not overflow.
 #[expect(clippy::disallowed_methods, reason = "the stack of a thread is what is tested")]
 fn on_a_threads_stack(body: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(body).unwrap();

@@ -1,5 +1,5 @@
-//! Tests group keys of strings, floats and many columns: packed if the table has few strings, otherwise as rows of
-//! words.
+//! Tests group keys of strings, floats and many columns. They are packed into one integer if the table has few
+//! distinct strings, and otherwise stored as sequences of words.
 
 use super::random::Random;
 use super::{POOL, Paths, TestTable, check, fitted_with, run_plan, sorted};
@@ -56,7 +56,7 @@ fn table(random: &mut Random) -> TestTable {
             .into_iter()
             .map(|text| text.and_then(name));
         let names: StringViewArray = names.collect();
-        // Trailing zeros make different keys.
+        // Byte strings that differ only in the number of zero bytes at the end are different group keys.
         let bytes: BinaryViewArray = each(10, 4).into_iter().map(|b| b.map(|b| vec![0; b])).collect();
         let long = |text: usize| format!("{text} {}", "long ".repeat(text % 40));
         let many: StringViewArray = each(5, 300)
@@ -121,7 +121,7 @@ fn fitted(program: &Program, table: &TestTable) -> FittedAggregation {
 
 #[test]
 fn keys_of_all_kinds_agree_with_the_interpreter() {
-    // For each set of keys, whether they fit 64 bits together.
+    // For each set of group keys (column indices), whether they fit 64 bits together.
     let cases: [(&[usize], bool); 12] = [
         (&[FEW], true),
         (&[FEW, INT], true),
@@ -165,7 +165,7 @@ fn strings_are_numbered_only_where_they_are_short() {
     let schema = Arc::new(schema);
     let numbered = |bytes: usize| {
         let values = (0..10).map(|text| format!("{text}{}", "x".repeat(bytes / 10)));
-        // Views of ten strings.
+        // The array refers to ten strings many times.
         let texts = take(&StringViewArray::from_iter_values(values), &numbers, None).unwrap();
         let group = encode_row_group(&POOL, &TenantName::default(), &schema, &[texts, ints.clone()]);
         fitted(
@@ -186,7 +186,7 @@ fn strings_that_are_put_aside_again_and_again_come_out_once() {
         Field::new("k", DataType::Int64, true),
         Field::new("v", DataType::Int64, true),
     ]);
-    // One in some hundred strings is so long that a batch of them needs more room than the partitions
+    // One string in some hundred is so long that a batch of them needs more memory than the partitions of the rows
     // initially have.
     let key = |row: usize| row * 7919 % 30_011;
     let text = |key: usize| match key % 701 {

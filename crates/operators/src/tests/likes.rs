@@ -1,4 +1,4 @@
-//! LIKE patterns of literal pieces against Arrow's kernel.
+//! Tests LIKE patterns of literal strings and `%` against Arrow's kernel.
 
 use arrow_array::{Scalar, StringViewArray};
 use farpool_model::LikePieces;

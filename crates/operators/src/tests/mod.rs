@@ -34,15 +34,15 @@ pub(crate) static POOL: LazyLock<Arc<Pool>> =
     LazyLock::new(|| Pool::new(PoolConfig { bytes_limit: 512 << 20 }).expect("memory for tests"));
 
 impl Paths {
-    /// No fast path.
+    /// Allows no fast path.
     const NONE: Paths = Paths { encoded: false, fused: false, ..Paths::ALL };
-    /// Only predicates on encoded values and zone maps.
+    /// Allows only predicates on encoded values and zone maps.
     const ENCODED: Paths = Paths { fused: false, ..Paths::ALL };
-    /// All fast paths, with rows partitioned as early as possible.
+    /// Allows all fast paths, and partitions rows as early as possible.
     const PARTITIONED: Paths = Paths { groups_direct_max: 0, ..Paths::ALL };
 }
 
-/// A table in the form that operators take, and in that of the interpreter.
+/// A table, as encoded row groups for the operators and as plain rows for the interpreter.
 pub(crate) struct TestTable {
     pub(crate) schema: SchemaRef,
     pub(crate) groups: Vec<RowGroup>,
@@ -50,7 +50,7 @@ pub(crate) struct TestTable {
 }
 
 impl TestTable {
-    /// Encodes row groups, each an array per column.
+    /// Creates a table from row groups, each given as an array per column.
     pub(crate) fn new(schema: SchemaRef, groups: &[Vec<ArrayRef>]) -> TestTable {
         let tenant = TenantName::new("test").expect("a valid name");
         let encode = |g: &Vec<ArrayRef>| encode_row_group(&POOL, &tenant, &schema, g).expect("encodes");
@@ -59,12 +59,12 @@ impl TestTable {
     }
 }
 
-/// Converts arrays to rows of plain values.
+/// Converts arrays to rows of values, as the interpreter takes them.
 pub(crate) fn rows_of(arrays: &[ArrayRef], rows: usize) -> Vec<Vec<Value>> {
     (0..rows).map(|row| arrays.iter().map(|a| value_at(a, row)).collect()).collect()
 }
 
-/// Returns one value of an array.
+/// Returns the value of `array` at `row`.
 pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
@@ -83,17 +83,17 @@ pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
-/// Returns a plan for any table with this schema.
+/// Compiles a plan that is not adapted to particular row groups, for any table with this schema.
 pub(crate) fn compile(program: &Program, schema: &SchemaRef) -> Result<Plan> {
     compile_with(program, schema, Paths::ALL)
 }
 
-/// Compiles a plan for any table with this schema, with the fast paths `paths`.
+/// Compiles a plan as [`compile`] does, with the fast paths `paths`.
 pub(crate) fn compile_with(program: &Program, schema: &SchemaRef, paths: Paths) -> Result<Plan> {
     Plan::compile_with(program, schema, Input::Any, paths)
 }
 
-/// Executes a program with `workers` states, which process row groups in turn.
+/// Executes a program with `workers` operator states, which process row groups in turn.
 pub(crate) fn run(
     program: &Program,
     table: &TestTable,
@@ -103,12 +103,13 @@ pub(crate) fn run(
     run_plan(&compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
 }
 
-/// Executes a program as [`run`] does, with a plan that is compiled for the table.
+/// Executes a program as [`run`] does, with a plan that is adapted to the row groups of the table.
 pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -> Result<Vec<Vec<Value>>> {
     run_plan(&fitted(program, table, 1 << 30)?, table, workers, usize::MAX)
 }
 
-/// Compiles a plan for the table, with `bytes_max` bytes for each worker.
+/// Compiles a plan that is adapted to the row groups of the table, with `bytes_max` bytes for the groups of each
+/// worker.
 pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> Result<Plan> {
     fitted_with(program, table, bytes_max, Paths::ALL)
 }
@@ -120,7 +121,8 @@ fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Pa
     Plan::compile_with(program, &table.schema, Input::Known(&groups, memory), paths)
 }
 
-/// Executes a plan with `workers` states, which process row groups in turn and may each use `room` bytes for groups.
+/// Executes a plan with `workers` operator states, which process row groups in turn and may each use `room` bytes for
+/// groups.
 pub(crate) fn run_plan(
     plan: &Plan,
     table: &TestTable,
@@ -142,8 +144,8 @@ pub(crate) fn run_steps(
     Ok(run_from(plan, table, workers, room, steps, &mut begin)?.0)
 }
 
-/// Executes a plan as [`run_steps`] does; `begin` returns the progress with which each row group begins. Also returns
-/// the final progress of each row group.
+/// Executes a plan as [`run_steps`] does. `begin` returns the initial [`Progress`] of a row group. Also returns the
+/// final progress of each row group.
 fn run_from(
     plan: &Plan,
     table: &TestTable,
@@ -193,8 +195,8 @@ fn run_from(
     Ok((rows, ends))
 }
 
-/// Returns the result of a plan for which it is known from the start which rows pass the filter. A first execution
-/// records that.
+/// Returns the result of a plan that is told before the first step which rows pass the filter. A first execution
+/// records these rows.
 fn run_known(plan: &Plan, table: &TestTable, workers: usize, steps: &mut Steps) -> Result<Vec<Vec<Value>>> {
     let mut marking = |_: usize| Progress::marking();
     let (_, ends) = run_from(plan, table, 1, usize::MAX, steps, &mut marking)?;
@@ -205,7 +207,7 @@ fn run_known(plan: &Plan, table: &TestTable, workers: usize, steps: &mut Steps) 
         passing.map_or_else(Progress::default, Progress::knowing)
     };
     let rows = run_from(plan, table, workers, usize::MAX, steps, &mut begin)?.0;
-    // Row groups decided by zone maps have no known rows, and neither have those whose rows are not returned.
+    // Rows are recorded neither for row groups decided by zone maps nor for those whose rows are not returned.
     let open = table.groups.iter().filter(|group| plan.verdict(group) == Verdict::Some).count();
     assert!(plan.plain_columns().is_none() || known >= open);
     Ok(rows)
@@ -222,7 +224,8 @@ pub(crate) fn fixed_cases() -> ProptestConfig {
     }
 }
 
-/// Checks that all ways, on every level of CPU instructions, return the rows of the interpreter, in any order.
+/// Checks that all implementations, on every level of CPU instructions, return the same rows as the interpreter, in
+/// any order.
 pub(crate) fn check(program: &Program, table: &TestTable) {
     let expected = match naive::run(program, &table.schema, &table.rows) {
         Ok(expected) => sorted(expected),
@@ -274,9 +277,9 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
     }
 }
 
-/// Checks a program that fails with `expected` when each expression is evaluated on every row. It may fail or
-/// succeed, since it is not defined on which rows expressions are evaluated. If it fails, it must be with an
-/// error of the same kind; if it succeeds, all ways must return the same rows.
+/// Checks a program that fails with `expected` when each expression is evaluated on every row. The program may fail
+/// or succeed, since it is not defined on which rows expressions are evaluated. If it fails, it must be with an error
+/// of the same kind; if it succeeds, all implementations must return the same rows.
 fn check_failing(program: &Program, table: &TestTable, expected: &Error) {
     let ways = [
         ("all paths", run(program, table, Paths::ALL, 1)),
@@ -297,7 +300,7 @@ fn check_failing(program: &Program, table: &TestTable, expected: &Error) {
     }
 }
 
-/// Plans of the program to which all of its filter, or a part of it, is added after compilation.
+/// Returns plans of the program to which all of its filter, or a part of it, is added after compilation.
 fn narrowed(program: &Program, table: &TestTable) -> Vec<(Result<Plan>, &'static str)> {
     let Some(filter) = &program.filter else { return Vec::new() };
     let split = |first: Option<Expr>, added: &Expr| {
@@ -318,10 +321,10 @@ fn narrowed(program: &Program, table: &TestTable) -> Vec<(Result<Plan>, &'static
     plans
 }
 
-/// Converts rows to sorted text, in which NaN equals NaN.
+/// Converts rows to sorted strings, in which NaN equals NaN.
 pub(crate) fn sorted(rows: Vec<Vec<Value>>) -> Vec<String> {
     let text = |value: &Value| match value {
-        // Neither the sign nor the payload of a computed NaN is defined.
+        // The sign and the payload of a computed NaN are not defined, so that all NaNs compare equal.
         Value::Float(v) if v.is_nan() => "NaN".to_string(),
         other => format!("{other:?}"),
     };

@@ -1,5 +1,5 @@
-//! An interpreter of programs, row by row on plain values: slow, and as close to the definitions of the model
-//! as possible.
+//! An interpreter of programs for tests: evaluates row by row on plain values, slowly, and as close to the
+//! definitions of [`farpool_model`] as possible.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
@@ -62,13 +62,13 @@ fn name(value: &Value) -> String {
 
 fn canonical(value: Value) -> Value {
     match value {
-        // Adding 0.0 turns -0.0 into 0.0.
+        // Adding 0.0 turns -0.0 into 0.0, which is the same group key.
         Value::Float(v) => Value::Float(v + 0.0),
         other => other,
     }
 }
 
-/// Evaluates a filter: an AND stops at the first part that does not hold; parts that may fail come last.
+/// Evaluates a filter: an AND stops at the first operand that is not true; operands that may fail come last.
 fn passes(filter: &Expr, row: &Row, schema: &Schema) -> Result<bool> {
     if let Expr::And(parts) = filter {
         for part in ordered(parts, schema) {
@@ -218,7 +218,7 @@ fn like(text: &[char], pattern: &[char]) -> bool {
     }
 }
 
-/// Returns the value if the type can hold it.
+/// Returns the value; an error if the type cannot hold it.
 fn fit(value: i128, data_type: &DataType) -> Result<i128> {
     let (min, max) = match data_type {
         DataType::Decimal128(digits, _) => {
@@ -272,7 +272,7 @@ fn arithmetic(
     }
 }
 
-/// Casts one value by Arrow's kernel, which defines casts in the model.
+/// Casts one value by Arrow's kernel, which defines the results of casts.
 fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
     let literal = Literal::new(value, from.clone())?;
     let array = crate::evaluate::scalar_of(&literal)?;
@@ -281,8 +281,8 @@ fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
     Ok(super::value_at(&cast.map_err(|e| Error::invalid(e.to_string()))?, 0))
 }
 
-/// Returns the state of all values. Random programs make no states of binaries, so such arguments are states
-/// to be merged.
+/// Returns the state (sketch or moments) of all values. Binary arguments are states to be merged, because random
+/// programs make no states of binary values.
 fn state(a: &Aggregate, function: StateFunction, values: &[Vec<Value>], schema: &Schema) -> Result<Value> {
     let types = a.arguments.iter().map(|e| e.data_type(schema)).collect::<Result<Vec<_>>>()?;
     if types == [DataType::BinaryView] {
@@ -351,8 +351,8 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
             let wanted = if function == AggregateFunction::Min { Ordering::Less } else { Ordering::Greater };
             let key = |v: &Value| if let Value::Float(f) = v { f.is_nan() } else { false };
             let order = |l: &Value, r: &Value| match (key(l), key(r)) {
-                // Unlike comparisons, minimum and maximum distinguish zeros by sign: otherwise they would
-                // depend on the order of rows.
+                // Unlike comparisons, minimum and maximum distinguish -0.0 and 0.0; otherwise they would depend on
+                // the order of rows.
                 (false, false) => match (l, r) {
                     (Value::Float(l), Value::Float(r)) => l.total_cmp(r),
                     _ => compare(l, r).unwrap(),
@@ -371,7 +371,7 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
             if function == AggregateFunction::Avg && a.data_type == DataType::Float64 {
                 return Ok(Value::Float(sum.unwrap() as f64 / values.len() as f64));
             }
-            // Sums of more than 128 bits have a test case of their own.
+            // Sums of more than 128 bits have a separate test.
             let sum = sum.ok_or_else(|| Error::invalid("sum"))?;
             let result = if function == AggregateFunction::Avg {
                 let factor = 10_i128.pow((scale(&a.data_type) - scale(&argument)) as u32);

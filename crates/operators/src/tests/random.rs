@@ -1,4 +1,4 @@
-//! Random tables and programs.
+//! Generates random tables and programs for comparison with an interpreter.
 
 use super::TestTable;
 use crate::evaluate::array_of_ints;
@@ -13,7 +13,8 @@ use farpool_model::{
 use farpool_statistics::keys;
 use std::sync::Arc;
 
-/// A small generator of its own, so that seeds keep their meaning (xorshift64*).
+/// A small random number generator (xorshift64*), defined here so that seeds keep their meaning when libraries
+/// change.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -64,7 +65,7 @@ fn types() -> Vec<DataType> {
     ]
 }
 
-/// Patterns that match some of the generated strings.
+/// Regular expressions that match some of the generated strings.
 const REGEXES: [&str; 9] = ["a", "^a", "b+c|1$", "^$", "", r"\d{3}", "(long )+a.*7", "(?i)ß|É", r"^[^a-z]*$"];
 
 /// Distribution of the values of a column.
@@ -173,7 +174,7 @@ trait FiniteIf {
 }
 
 impl FiniteIf for Value {
-    /// Replaces the value, if `finite`, by a multiple of one quarter, whose sums are exact.
+    /// Returns the value, replaced by a multiple of one quarter if `finite`: sums of such values are exact.
     fn finite_if(self, finite: bool, random: &mut Random) -> Value {
         if finite { Value::Float(random.below(40) as f64 / 4.0 - 5.0) } else { self }
     }
@@ -206,7 +207,7 @@ fn text(random: &mut Random, spread: Spread) -> String {
     }
 }
 
-/// Returns a program over a table with `schema`.
+/// Returns a random program over a table with `schema`.
 pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
     let filter = random.chance(75).then(|| condition(random, schema, 3));
     let named = |(i, expr)| NamedExpr { name: format!("r{i}"), expr };
@@ -239,7 +240,7 @@ fn any(random: &mut Random, schema: &Schema) -> Expr {
     expression(random, schema, &data_type, 2)
 }
 
-/// Generates an expression whose bits are defined: see [`condition`].
+/// Generates an expression for a group key whose bits are defined: see [`condition`].
 fn key(random: &mut Random, schema: &Schema) -> Expr {
     let expr = any(random, schema);
     let computed = !matches!(expr, Expr::Column(_) | Expr::Literal(_));
@@ -256,7 +257,7 @@ fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: us
     let filter = random.chance(25).then(|| condition(random, schema, 1));
     let mut argument = any(random, schema);
     if function == AnyValue {
-        // The argument must be the same in all rows of a group; -0.0 and 0.0 are not.
+        // The argument of "any value" must be the same in all rows of a group; -0.0 and 0.0 are not the same.
         let is_exact = |key: &&NamedExpr| !key.expr.data_type(schema).unwrap().is_floating();
         match keys.iter().find(is_exact) {
             Some(key) => argument = key.expr.clone(),
@@ -282,8 +283,8 @@ fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: us
     }
 }
 
-/// Returns an aggregate of a state whose bits are defined: sums of floats are not, nor is the set of values kept as
-/// frequent.
+/// Returns an aggregate function with a state (sketch or moments) whose bits are defined. Sums of floats have no
+/// defined bits, nor has the set of values kept as frequent.
 fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     use StateFunction::{Moments, Sketch};
     let filter = random.chance(25).then(|| condition(random, schema, 1));
@@ -317,7 +318,8 @@ fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     Aggregate { name, function: function.into(), arguments, filter, data_type: DataType::BinaryView }
 }
 
-/// Tests membership in a set of keys like the column's values; in a list if they are too far apart for a set.
+/// Returns a test of membership in a set of join keys like the column's values; as an IN list if they are too far
+/// apart for a set.
 fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     let keys: Vec<Literal> = (0..1 + random.below(40)).map(|_| literal(random, data_type, 0)).collect();
     let numbers = keys.iter().map(|key| key.as_int().and_then(|key| i64::try_from(key).ok()));
@@ -327,7 +329,8 @@ fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     }
 }
 
-/// Generates membership in a filter of keys like the values of one column or several.
+/// Returns a test of membership in a filter of join keys, like the values of one or several columns; `None` if a
+/// chosen column has a type that join keys cannot have.
 fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     let has_keys =
         |t: &DataType| farpool_model::schema::is_integer_like(t) || farpool_model::schema::is_bytes(t);
@@ -347,7 +350,8 @@ fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
     Some(Expr::InFilter(columns.into_iter().map(Expr::Column).collect(), filter))
 }
 
-/// Returns a boolean expression.
+/// Returns a random boolean expression whose result does not depend on undefined bits, such as the sign of a computed
+/// NaN.
 pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> Expr {
     if depth > 0 && random.chance(55) {
         let count = 1 + random.below(3);
@@ -422,7 +426,7 @@ fn literal(random: &mut Random, data_type: &DataType, null_percent: usize) -> Li
     Literal::new(value, data_type.clone()).unwrap()
 }
 
-/// Returns an expression of this type.
+/// Returns a random expression of type `data_type`.
 fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
     let leaf = |random: &mut Random| {
         let columns: Vec<usize> =
@@ -467,7 +471,7 @@ fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth:
     }
 }
 
-/// Returns a sum or product of decimals, cast back to `data_type`.
+/// Returns a random sum or product of decimals, cast back to `data_type`.
 fn decimal(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
     let other = random.pick(&[DataType::Decimal128(15, 2), DataType::Decimal128(12, 4), data_type.clone()]);
     let left = expression(random, schema, data_type, depth - 1);

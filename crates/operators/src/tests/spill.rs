@@ -1,5 +1,5 @@
-//! Tests groups that are emitted early for lack of memory: merged by group key, they must equal the result of the
-//! interpreter.
+//! Tests groups that are emitted early because they exceed the memory limit: merged by group key, they must equal
+//! the result of an interpreter (`naive.rs`).
 
 use super::steps::Steps;
 use super::{TestTable, fitted_with, naive, run_steps, sorted};
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Executes an aggregation with group keys in the form of its partial results, with `room` bytes for the groups of each
+/// Executes an aggregation with group keys whose output is partial results, with `room` bytes for the groups of each
 /// worker. Merges the partial results row by row and compares them with the interpreter's result.
 pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, room: usize) {
     let Output::Aggregate { keys, aggregates } = &program.output else { return };
@@ -43,7 +43,7 @@ pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, 
     }
 }
 
-/// Merges rows that may be partial results of the same group to one row per group.
+/// Merges rows that may be partial results of the same group, so that each group has one row.
 fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Result<Vec<Vec<Value>>> {
     let Output::Aggregate { keys, aggregates } = &in_parts.output else { return Ok(parts.to_vec()) };
     let schema = in_parts.result_schema(table_schema)?;
@@ -85,8 +85,8 @@ fn by(keys: &[usize], aggregates: Vec<Aggregate>) -> Program {
     }
 }
 
-/// Creates two row groups: spread-out keys, strings of which some are long, floats with NaN and both zeros, values with
-/// extremes and NULLs, and a column that is all NULL in one of them.
+/// Creates two row groups: group keys that are far apart, strings of which some are long, floats with NaN and both
+/// zeros, values with extremes and NULLs, and a column that is all NULL in one of them.
 fn table() -> TestTable {
     let fields = [
         ("spread", DataType::Int64),
@@ -187,8 +187,8 @@ fn rows_pass_by_where_grouping_does_not_make_them_fewer() {
     assert_eq!(bypassed(&distinct, &sorted, 50_000), 0, "sorted groups are complete when they leave");
 }
 
-/// Creates ten row groups of keys that are spread out, with NULLs, of booleans, and of small values. Also returns the
-/// sums of the values by both keys.
+/// Creates ten row groups with group keys that are far apart, group keys with NULLs, booleans, and small values. Also
+/// returns the sums of the values by both group keys.
 fn many_rows() -> (TestTable, HashMap<String, i128>) {
     let rows = farpool_model::limits::ROW_GROUP_ROWS as i64;
     let fields = [("k", DataType::Int64), ("b", DataType::Boolean), ("v", DataType::Int64)];
@@ -196,7 +196,7 @@ fn many_rows() -> (TestTable, HashMap<String, i128>) {
     let spread = |n: i64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()) >> 20;
     let mut sums = HashMap::new();
     let mut group = |group: i64| -> Vec<ArrayRef> {
-        // A third of the rows have the same key, so that partitions differ in size.
+        // A third of the rows have the same group key, so that the partitions of the rows differ in size.
         let key = |r: i64| {
             (r % 1000 != 7).then(|| spread(if r % 3 == 0 { 1 } else { (group * rows + r) % 50_021 }))
         };
@@ -225,7 +225,7 @@ fn rows_that_are_put_aside_again_and_again_come_out_once() {
         Value::Bool(key) => format!("Some({key})"),
         _ => "None".to_string(),
     };
-    // The least room that partitions can have: it is used up several times.
+    // The least memory with which rows are partitioned: it is used up several times.
     let plan = fitted_with(&program, &table, 64 << 20, Paths::PARTITIONED).unwrap();
     for (workers, room, is_whole) in [(1, usize::MAX, true), (3, usize::MAX, true), (2, 4 << 20, false)] {
         let mut got: HashMap<String, i128> = HashMap::new();

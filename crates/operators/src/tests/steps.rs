@@ -1,5 +1,5 @@
-//! Tests steps that end anywhere in a row group: the result, and the counts of rows and bytes, must equal
-//! those of whole row groups.
+//! Tests steps (the work of a thread at a time) that end anywhere in a row group: the result, and the counts of
+//! rows and bytes, must equal those of processing whole row groups.
 
 use super::random::{self, Random};
 use super::{TestTable, compile, naive, run_plan, run_steps};
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A pace that takes whole row groups, or steps that end at random. Each step does some work.
+/// A [`Pace`] for tests: whole row groups, or steps that end at random. Each step processes something.
 #[derive(Debug)]
 pub(crate) struct Steps {
     random: Option<Random>,
@@ -23,12 +23,12 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Creates steps of whole row groups.
+    /// Creates steps that each take a whole row group.
     pub(crate) fn whole() -> Steps {
         Steps { random: None, has_begun: false }
     }
 
-    /// Steps that end at random.
+    /// Creates steps that end at random.
     pub(crate) fn random(seed: u64) -> Steps {
         Steps { random: Some(Random::new(seed)), has_begun: false }
     }
@@ -52,7 +52,7 @@ impl Pace for Steps {
     }
 }
 
-/// The shortest steps possible.
+/// A [`Pace`] with the shortest steps possible.
 struct Short {
     has_begun: bool,
 }
@@ -67,7 +67,7 @@ impl Pace for Short {
     }
 }
 
-/// Creates one row group of numbers, and of strings of which `texts` are distinct.
+/// Creates one row group of numbers, and of strings with `texts` distinct values.
 fn table(rows: usize, texts: usize) -> TestTable {
     let fields = [Field::new("n", DataType::Int64, true), Field::new("s", DataType::Utf8View, true)];
     let text = |r: usize| (!r.is_multiple_of(97)).then(|| format!("{} of many texts", r * 7919 % texts));
@@ -88,7 +88,8 @@ fn like(pattern: &str) -> Expr {
     Expr::Regex { value, pattern: Pattern::new(pattern, false).unwrap() }
 }
 
-/// Runs `program` in the shortest steps; returns the number of steps, and of those that processed no rows.
+/// Executes `program` in the shortest steps; returns the number of steps, and the number of steps that processed no
+/// rows.
 fn steps_of(program: &Program, table: &TestTable) -> (usize, usize) {
     let plan = compile(program, &table.schema).unwrap();
     let (mut state, mut progress) = (plan.new_state(), Progress::default());
@@ -119,8 +120,8 @@ fn a_dictionary_is_asked_once_however_many_steps_there_are() {
     };
     let counted =
         |aggregate: &Aggregate| Output::Aggregate { keys: Vec::new(), aggregates: vec![aggregate.clone()] };
-    // 5000 dictionary values are evaluated in five pieces; the step of the last piece also processes the
-    // first rows.
+    // The filter is evaluated on 5000 dictionary entries in five pieces; the step of the last piece also processes
+    // the first rows.
     let filtered = program(Some(like("[13]7 of")), counted(&Aggregate { filter: None, ..count.clone() }));
     let parts = 20 * limits::BLOCK_ROWS / PART_ROWS;
     assert_eq!(steps_of(&filtered, &table), (4 + parts, 4));
@@ -180,7 +181,8 @@ proptest! {
                     }
                     Some(progress.bytes_read())
                 };
-                // A failing expression may fail on any row.
+                // An expression that fails may do so on any row, so that only successful executions have equal
+                // counts.
                 if let (Some(whole), Some(parts)) = (bytes(&mut Steps::whole()), bytes(&mut steps)) {
                     prop_assert_eq!(whole, parts, "{:#?}", program);
                 }

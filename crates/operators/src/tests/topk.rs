@@ -1,5 +1,5 @@
-//! Tests top-k against sorting all rows. Of rows that tie, any may be returned; so the sort keys must be equal, and
-//! every row must be one of the whole result.
+//! Tests top-k (`ORDER BY … LIMIT k`) against sorting all rows. Of rows that tie, any may be returned; so the
+//! sort keys must be equal to those of the sorted rows, and every row must be a row of the whole result.
 
 use super::random::{self, Random};
 use super::steps::Steps;
@@ -14,8 +14,8 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Returns the rows of the result, and the number of row groups that were read; `workers` take turns, as in a
-/// run.
+/// Returns the rows of the result, and the number of row groups that were read. The states of `workers` workers
+/// process row groups in turn.
 fn run(program: &Program, table: &TestTable, paths: Paths, workers: usize) -> (Vec<Vec<Value>>, usize) {
     run_steps(program, table, paths, workers, &mut Steps::whole())
 }
@@ -97,7 +97,8 @@ fn check(program: &Program, table: &TestTable) {
     }
 }
 
-/// Adds an order to a random program, except by computed floats, since the sign of their NaNs is not defined.
+/// Adds a random sort order to a random program. Computed floats are not sort keys, since the sign of their NaNs is
+/// not defined.
 fn ordered(random: &mut Random, mut program: Program, schema: &Schema) -> Option<Program> {
     let plain = |named: &NamedExpr| {
         let float = named.expr.data_type(schema).is_ok_and(|t| t.is_floating());
@@ -159,8 +160,8 @@ fn ascending(column: usize) -> SortKey {
     SortKey { column, descending: false, nulls_first: false }
 }
 
-/// Creates row groups in which `a` counts up, `s` is the same number as text, and `f` alternates between zeros of both
-/// signs.
+/// Creates row groups in which `a` counts up, `s` is the same number as a string, and `f` alternates between 0.0 and
+/// -0.0.
 fn counting(groups: usize, rows: usize) -> TestTable {
     let schema = Arc::new(Schema::new(vec![
         Field::new("a", DataType::Int64, true),
@@ -213,7 +214,7 @@ fn only_what_may_leave_is_read_whole() {
 fn states_stay_small_whatever_passes() {
     let table = counting(3, limits::ROW_GROUP_ROWS);
     let output = Output::Rows(vec![NamedExpr::column(&table.schema, 1), NamedExpr::column(&table.schema, 0)]);
-    // The worst case: every row is better than all before.
+    // The worst case for a top-k: every row sorts before all earlier ones.
     let top = program(None, output, vec![SortKey { descending: true, ..ascending(1) }], 10);
     let plan = compile(&top, &table.schema).unwrap();
     let mut state = plan.new_state();

@@ -1,4 +1,5 @@
-//! Tests that verdicts of zone maps are never wrong.
+//! Tests that the verdicts of zone maps on a filter (all, some or no rows of a row group can pass) are never
+//! wrong.
 
 use super::random::{self, Random};
 use super::{compile, naive, run, sorted};
@@ -30,7 +31,8 @@ proptest! {
                 let rows = &table.rows[first..first + group.rows];
                 first += group.rows;
                 let passes = |row: &Vec<Value>| naive::eval(&filter, row, &table.schema).map(|v| v == Value::Bool(true));
-                // A row on which the filter fails did not pass, but does not contradict the verdict either.
+                // A row on which the filter fails counts neither as passed nor as excluded, so it cannot contradict
+                // the verdict.
                 let passed: Vec<bool> = rows.iter().filter_map(|row| passes(row).ok()).collect();
                 match plan.verdict(group) {
                     Verdict::None => prop_assert!(passed.iter().all(|p| !p), "None, but {filter}"),

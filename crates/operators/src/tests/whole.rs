@@ -1,4 +1,5 @@
-//! Tests the whole-table way against the interpreter, over domains that are large enough for it.
+//! Tests aggregation into one array for the whole table (the *whole-table way*) against an interpreter, with
+//! group keys of enough possible values for it to be chosen.
 
 use super::random::Random;
 use super::{TestTable, check};
@@ -16,8 +17,8 @@ fn int(value: i64) -> Expr {
     Expr::Literal(Literal::new(Value::Int(value.into()), DataType::Int64).unwrap())
 }
 
-/// Creates three row groups: two keys of some hundred values with and without NULLs, a boolean, and values near the
-/// limit for sums to fit 64 bits. Whole columns of a row group may be NULL or constant.
+/// Creates three row groups: two group keys of some hundred values with and without NULLs, a boolean, and values near
+/// the limit for sums to fit 64 bits. Whole columns of a row group may be NULL or constant.
 fn table(random: &mut Random) -> TestTable {
     let field = |name: &str, t| Field::new(name, t, true);
     let schema = Schema::new(vec![

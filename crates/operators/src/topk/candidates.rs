@@ -1,4 +1,5 @@
-//! The rows of one worker that may still be among the first k.
+//! Candidates of a top-k (`ORDER BY … LIMIT k`): the rows of one worker thread that may still be among the first
+//! k.
 //!
 //! Invariant: candidates of earlier steps have all their columns. Those of the current step have only their sort keys
 //! and their row numbers, and get the other columns when the step ends.
@@ -13,7 +14,7 @@ use arrow_select::take::take;
 use farpool_model::{Result, cast};
 use std::sync::Arc;
 
-/// Minimum number of candidates before they are reduced to the first k. Reason: each reduction takes some microseconds.
+/// Minimum number of candidates for reducing them to the first k. Reason: each reduction takes some microseconds.
 const WAITING_ROWS_MIN: usize = 1024;
 
 /// Candidates of one worker for the first k rows.
@@ -53,8 +54,8 @@ impl Candidates {
         self.held_rows() + self.rows.len() >= (2 * top.rows).max(WAITING_ROWS_MIN)
     }
 
-    /// Reduces the candidates to the first k rows. If at least k were there, returns an array with values of the first
-    /// sort key and the position in it of the k-th row.
+    /// Reduces the candidates to the first k rows. Returns the values of the first sort key, and the position among
+    /// them of the k-th row; `None` if there were fewer than k candidates.
     pub(super) fn cut(&mut self, top: &Top, schema: &SchemaRef) -> Result<Option<(ArrayRef, usize)>> {
         let held_rows = self.held_rows();
         if self.rows.is_empty() || held_rows + self.rows.len() < top.rows {
@@ -63,7 +64,7 @@ impl Candidates {
         let keys = self.all_keys(top)?;
         let mut first = top.first_unsorted(&keys)?;
         let last = first[first.len() - 1] as usize;
-        // Sorted by position, so that chunks are read from front to back.
+        // Row numbers are sorted, so that chunks are read from front to back.
         first.sort_unstable();
         let held_kept = first.partition_point(|at| (*at as usize) < held_rows);
         if held_kept < held_rows {

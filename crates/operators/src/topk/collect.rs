@@ -1,4 +1,5 @@
-//! Top-k of groups: the merge tasks pass their groups to one collector, and the task that ends last emits the first k.
+//! Top-k (`ORDER BY … LIMIT k`) of groups: the tasks that merge the groups of all workers pass them to one
+//! collector. The task that ends last emits the first k.
 //!
 //! Invariant: nothing is emitted before every task has handed over its groups.
 
@@ -44,8 +45,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Adds the first k rows of a task to those of other tasks. When many have accumulated, reduces them to the first k
-    /// without holding the lock.
+    /// Adds the first k rows of a task to those of other tasks. Reduces them to the first k when many have
+    /// accumulated, without holding the lock meanwhile.
     fn keep(&self, mine: RecordBatch) -> Result<()> {
         let many = {
             let mut kept = self.kept.lock();
@@ -61,7 +62,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Returns the number of collected rows from which they are reduced to the first k.
+    /// Returns the number of collected rows at which they are reduced to the first k.
     fn rows_max(&self) -> usize {
         (2 * self.top.rows).max(limits::ROW_GROUP_ROWS)
     }

@@ -1,5 +1,6 @@
-//! Top-k (`ORDER BY … LIMIT k`): of the rows that pass the filter, or of the groups, only the first k in sort order are
-//! returned, so that rows which the host would discard are not sent (Farview, section 5; Ibex, section 4).
+//! Top-k (`ORDER BY … LIMIT k`): of the rows that pass the filter, or of the groups, only the first k in sort order
+//! are returned, so that rows which the host would discard are not sent (Korolija et al., *Farview*, CIDR 2022,
+//! section 5; Woods et al., *Ibex*, PVLDB 2014, section 4).
 //!
 //! Input: batches of a row group, or the groups of a merge. Output: exactly the first k rows in the sort order of the
 //! program, or all rows if there are fewer; among rows that tie, any may be returned. They are emitted in that order,

@@ -1,4 +1,4 @@
-//! Top-k of rows: a scan that keeps only rows which may be among the first k.
+//! Top-k (`ORDER BY … LIMIT k`) of rows: a scan that keeps only rows which may be among the first k.
 
 use super::threshold::{FirstKey, Threshold};
 use super::{Candidates, Top, compact, give};
@@ -32,7 +32,8 @@ pub(crate) struct TopRows {
     columns: Vec<usize>,
     schema: SchemaRef,
     table_schema: SchemaRef,
-    /// Whether rows behind the threshold are dropped before their sort keys are evaluated.
+    /// Whether rows that sort behind the threshold (a bound on the first sort key) are dropped before their other
+    /// sort keys are evaluated.
     prefilters: bool,
 }
 
@@ -87,8 +88,8 @@ impl TopRows {
         threshold.wanted().is_some_and(|wanted| wanted.verdict(group) == Verdict::None)
     }
 
-    /// Returns the indices of `groups`, those with the best minimum or maximum of the first sort key first; `None` if
-    /// that key is not a column.
+    /// Returns the indices of `groups` in the best order to process them: row groups with the best minimum or maximum
+    /// of the first sort key come first. Returns `None` if that sort key is not a column.
     pub(crate) fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
         let Expr::Column(column) = self.first.expr else { return None };
         let key = self.first.key;
@@ -102,7 +103,7 @@ impl TopRows {
             })
             .collect();
         let mut places: Vec<usize> = (0..best.len()).collect();
-        // A row group whose minimum or maximum is unknown may have the best rows: it comes first.
+        // A row group whose minimum or maximum is unknown comes first, because it may have the best rows.
         places.sort_by(|a, b| match (&best[*a], &best[*b]) {
             (Some(a), Some(b)) => self.first.order(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
@@ -146,7 +147,7 @@ impl TopRows {
                     continue;
                 }
                 self.push(group, &selection, candidates)?;
-                // If the threshold has moved, the rest of the row group is filtered by the new one.
+                // The threshold may have moved, so the rest of the row group is filtered by the new one.
                 if candidates.is_full(&self.top) && self.cut(candidates)?.is_break() {
                     is_over = false;
                     break;
@@ -182,9 +183,9 @@ impl TopRows {
         Ok(ControlFlow::Break(()))
     }
 
-    /// Reads the other columns of the current step's candidates; returns whether there are any. Only at the end of the
-    /// row group are the candidates reduced to k first: doing that at the end of each step would cost more than reading
-    /// columns of rows that are dropped later.
+    /// Reads the other columns of the current step's candidates; returns whether there are any candidates. The
+    /// candidates are reduced to k first only at the end of the row group, because doing that at the end of each step
+    /// would cost more than reading columns of rows that are dropped later.
     fn end_part(&self, batches: &Batches<'_>, candidates: &mut Candidates) -> Result<bool> {
         let group = batches.group;
         if batches.is_at_end() {

@@ -1,8 +1,9 @@
-//! The threshold of a top-k, shared by the workers of one execution. Rows that sort behind it need not be kept.
+//! The threshold of a top-k (`ORDER BY … LIMIT k`): a value of the first sort key, shared by the workers of one
+//! execution. Rows that sort behind it need not be kept.
 //!
-//! Invariant: once a threshold is set, some worker holds k rows, none of which sorts behind it by the first sort key.
-//! So the condition drops no row of the result. A threshold is only ever replaced by one that comes earlier in the sort
-//! order.
+//! Invariant: if there is a threshold, some worker holds k rows, none of which sorts behind it by the first sort key.
+//! So the condition drops no row of the result. A threshold is only ever replaced by a value that comes earlier in
+//! the sort order.
 
 use crate::select::Filter;
 use arrow_schema::Schema;
@@ -11,8 +12,8 @@ use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The threshold of one execution: of the k-th rows that workers have found, the value in the first sort key that comes
-/// earliest, and a condition that is false for rows behind it.
+/// The threshold of one execution: the best k-th row that a worker has found, as its value of the first sort key, and
+/// a condition that is false for rows which sort behind that value.
 #[derive(Debug, Default)]
 pub(crate) struct Threshold {
     worst: Mutex<Option<Worst>>,
@@ -29,7 +30,7 @@ struct Worst {
 pub(super) struct FirstKey {
     pub(super) expr: Expr,
     pub(super) key: SortKey,
-    /// Whether it is the only sort key. Then rows that tie with the threshold need not be kept.
+    /// Whether there are no further sort keys. Then rows that tie with the threshold need not be kept.
     pub(super) alone: bool,
 }
 
@@ -68,8 +69,8 @@ impl FirstKey {
     /// may hold for other rows too. Returns `None` if every row may.
     fn wanted(&self, worst: &Literal) -> Result<Option<Expr>> {
         let is_null = || Expr::IsNull(Box::new(self.expr.clone()));
-        // With a single sort key, ties need not be kept. But ties of floats are: comparisons take -0.0 as equal to 0.0,
-        // while the sort order does not.
+        // With a single sort key, ties need not be kept, except ties of floats: comparisons take -0.0 as equal to
+        // 0.0, while the sort order does not.
         let strict = self.alone && !worst.data_type().is_floating();
         if worst.is_null() {
             return Ok(match (self.key.nulls_first, strict) {

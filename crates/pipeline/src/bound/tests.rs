@@ -1,4 +1,4 @@
-//! Tests of programs kept under handles, and of conditions added to them.
+//! Tests of prepared programs that are kept under handles, and of conditions added to them.
 
 use super::*;
 use crate::{Run, Step};
@@ -13,7 +13,7 @@ use farpool_model::{
 
 const ROWS: i64 = 3000;
 
-/// Creates a table: `id` counts, `text` is NULL or a letter.
+/// Creates a table: `id` counts up, `text` is NULL or a letter.
 fn table() -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 16 << 20 }).unwrap();
     let schema = Arc::new(Schema::new(vec![
@@ -102,7 +102,7 @@ fn conditions_thin_out_and_leave_the_program_as_it_is() {
     assert!(Arc::ptr_eq(whole.prepared(), narrow.prepared()), "no new answers");
     assert!(narrow.bytes() > whole.bytes());
     assert_eq!(rows(&narrow.narrowed(&Expr::IsNull(Box::new(Expr::Column(1)))).unwrap()), 4);
-    // Conditions can also be added without a filter, and to a grouping.
+    // Conditions can also be added to a program without a filter, and to one with a grouping.
     assert_eq!(rows(&program(None, ids()).narrowed(&below(7)).unwrap()), 7);
     assert_eq!(rows(&program(None, count(&[0])).narrowed(&below(7)).unwrap()), 7);
     assert_eq!(rows(&program(None, count(&[])).narrowed(&below(-1)).unwrap()), 1, "a count of nothing");

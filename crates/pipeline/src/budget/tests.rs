@@ -1,4 +1,4 @@
-//! Tests the answers to groupings that may exceed the budget.
+//! Tests the answers (exact, superset or refused) to groupings whose groups may exceed the memory budget.
 
 use super::*;
 use arrow_array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const ROWS: i64 = 20_000;
 
 /// Creates a table: `k` has 5 000 consecutive values, `s` as many strings, `d` is a decimal of 38 digits, which does
-/// not fit a lane.
+/// not fit 64 bits.
 fn table() -> Table {
     let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
     let schema = Arc::new(Schema::new(vec![
@@ -37,7 +37,7 @@ fn aggregate(function: AggregateFunction, column: usize, data_type: DataType) ->
     Aggregate { name, function, arguments: vec![Expr::Column(column)], filter: None, data_type }
 }
 
-/// Returns the answer to a grouping within `bytes` for two workers, and the prepared program.
+/// Returns the answer to a grouping within `bytes` of memory for two workers, and the prepared program.
 fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, Prepared) {
     let table = table();
     let keys = keys.iter().map(|k| NamedExpr::column(&table.schema, *k)).collect();

@@ -1,4 +1,5 @@
-//! Tests answers and effective programs for programs with parts that cannot run here.
+//! Tests the answers to programs with operators that cannot be executed at the node, and the effective programs
+//! (those that the node executes instead).
 
 use super::*;
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
@@ -65,7 +66,8 @@ fn sum_by_a() -> Output {
     Output::Aggregate { keys: vec![named("a", column(0))], aggregates: vec![sum_of_b()] }
 }
 
-/// Prepares a program and compares its answers, as `name answer` pairs, and the effective program.
+/// Prepares a program and compares the answers, given as pairs of operator name and answer, and the effective program
+/// (the one that the node executes instead).
 #[track_caller]
 fn check(program: &Program, answers: &str, effective: (Option<Expr>, Output, Option<u64>)) -> Prepared {
     let prepared = prepare(program, &schema(), Version(7)).unwrap();
@@ -150,7 +152,7 @@ fn a_superset_filter_refuses_what_folds_or_cuts_rows() {
 #[test]
 fn a_refused_filter_leaves_its_columns_to_the_host() {
     let filter = Expr::Or(vec![more_than(3, 5), opaque()]);
-    // Ill-typed parts that are refused anyway are allowed: `d > 5` compares a timestamp with an integer.
+    // A part that is refused anyway may be ill-typed: `d > 5` compares a timestamp with an integer.
     check(
         &program(Some(filter), rows(&[1]), None),
         "scan exact, filter refused, project refused",

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Number of copies of the new values in memory at once: as computed, merged with the values that stay, and encoded.
+/// Number of copies of the new values that are in memory at the same time: as computed, merged with the values that
+/// stay, and encoded.
 const FORMS: usize = 3;
 
 /// Outcome of a run that changes rows.
@@ -32,7 +33,7 @@ pub struct ChangedGroups {
 
 /// The change that a run makes, and its outcome so far.
 pub(super) struct RowChange {
-    /// Table column that each output column replaces; all columns if rows are deleted.
+    /// Table column that each result column of the program replaces; all table columns if rows are deleted.
     columns: Vec<usize>,
     /// Encoder for these columns.
     encoder: Encoder,
@@ -42,7 +43,7 @@ pub(super) struct RowChange {
 
 /// A row group whose scan has begun.
 pub(super) struct GroupRewrite {
-    /// Operator state; `None` once all rows were scanned.
+    /// State of the operators that scan the rows; `None` after all rows were scanned.
     state: Option<State>,
     values: NewValues,
     /// Bytes reserved for the new values, which may be much larger than the old ones.
@@ -99,7 +100,7 @@ impl RowChange {
         Ok(RowChange { columns, encoder, rows_go, changed: Mutex::default() })
     }
 
-    /// Returns the columns that are re-encoded in row groups with rows that pass.
+    /// Returns the columns that are re-encoded in each row group in which a row passes the filter.
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
@@ -180,7 +181,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
         let mut rewrite = morsel.rewrite.take().unwrap_or_else(|| Box::new(GroupRewrite::new(&self.plan)));
-        // The step makes progress in any case: only after a scan may it leave encoding to the next step.
+        // The step makes progress in any case: encoding is left to the next step only if this step has scanned rows.
         let mut goes_on = rewrite.state.is_none();
         if let Some(mut state) = rewrite.state.take() {
             let mut batches = Vec::new();
@@ -215,7 +216,7 @@ impl Run {
         }
         if is_over {
             let unused = self.held.lock().reservation.as_mut().map(|all| all.split(rewrite.reserved));
-            // Dropped after the lock is released, because freeing memory may wake others.
+            // Dropped after the lock is released, because freeing memory may wake waiters of other runs.
             drop(unused);
             self.leave_group(group, &morsel.progress);
             self.complete_groups(1);

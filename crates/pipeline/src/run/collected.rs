@@ -1,4 +1,6 @@
 //! Runs that collect their rows until the caller takes them, instead of returning them step by step.
+//!
+//! A *run* is an execution of a program.
 
 use super::{Run, RunOutput};
 use crate::bound::BoundProgram;
@@ -7,7 +9,7 @@ use farpool_model::{Error, Result, limits};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Rows collected so far.
+/// Rows that the run has returned so far and the caller has not taken.
 pub(super) struct Collected {
     batches: Vec<RecordBatch>,
     rows: usize,

@@ -1,4 +1,4 @@
-//! Merging after the scan: tasks merge the states of all threads to one result.
+//! Merging after the scan: tasks merge the operator states of all threads (such as their groups) to one result.
 
 use super::{Phase, Run, Step};
 use crate::dispenser::Dispenser;
@@ -13,8 +13,8 @@ pub(super) struct MergeTasks {
 }
 
 impl Run {
-    /// Begins merging. All states have been returned by now, because a thread returns its state before it completes a
-    /// row group.
+    /// Begins merging. All threads have put back their operator states by now, because a thread does so before it
+    /// completes a row group.
     ///
     /// Example of what goes wrong otherwise, with two row groups:
     /// 1. Thread A scans the first row group and completes it, but still has its state.

@@ -1,12 +1,13 @@
-//! Queue of the row groups that a run has yet to process.
+//! Queue of the row groups that a run (an execution of a program) has yet to process.
 //!
-//! A run that needs its own order has a list: for example, a top-k that begins with the most promising row groups. All
-//! other runs take first the row groups that other runs have just read or filtered, then those in memory, and then
-//! those that must be read, from the position on that all runs over the table have reached ([`crate::shared_scan`]).
+//! A run that needs its own order has a list: for example, a top-k that begins with the most promising row groups.
+//! All other runs take first the row groups that other runs have just read or filtered, then those in memory, and
+//! then those that must be read, from the position on that all runs over the table have reached
+//! ([`crate::shared_scan`]).
 //!
 //! Invariant: each row group is taken once or closed off, and completions reach the total exactly once. Example: an
-//! offer of row group 5 (by another run that has read it) arrives after this run has taken row group 5. Taking it again
-//! would count its rows twice; so the offer is dropped, because 5 is no longer in the sets.
+//! *offer* of row group 5 (the message of another run that has read it) arrives after this run has taken row group 5.
+//! Taking it again would count its rows twice; so the offer is dropped, because 5 is no longer in the sets.
 
 use super::{Run, read_ahead};
 use crate::shared_scan::{RunSharing, SharedScan};
@@ -22,7 +23,7 @@ pub(super) struct MorselQueue {
     /// Number of row groups that no thread has taken and that are not closed off.
     left: AtomicUsize,
     completed: AtomicUsize,
-    /// Number of offers that can be taken without reading anything.
+    /// Number of offers of row groups whose needed values are all in memory.
     offers: AtomicUsize,
 }
 
@@ -32,7 +33,7 @@ pub(super) struct TakenGroup {
     pub place: usize,
     /// Whether another run has read it.
     pub is_shared: bool,
-    /// Keeps its values in memory.
+    /// Keeps the values of the row group in memory; `None` if no offer came with them.
     pub kept: Option<HeldValues>,
 }
 
@@ -43,11 +44,12 @@ enum Order {
 }
 
 struct Free {
-    /// Row groups whose values were in memory when last checked.
+    /// Row groups that were not taken yet and whose values were in memory when last checked.
     here: PositionSet,
-    /// Row groups of which some values must be read.
+    /// Row groups that were not taken yet and of which some values must be read.
     absent: PositionSet,
-    /// Offers of row groups of which all needed values are in memory, the latest last. Some may have been taken since.
+    /// Offers of row groups of which all needed values are in memory, the latest last. Some of these row groups may
+    /// have been taken since.
     whole: Vec<Offer>,
     /// Offers of row groups of which some needed values are in memory.
     partial: Vec<Offer>,
@@ -116,7 +118,7 @@ impl MorselQueue {
     /// further ahead now. Does not block.
     pub fn take(&self, run: &Run, table: &Table, sharing: Option<&RunSharing>) -> Option<TakenGroup> {
         let may_read = !run.read_ahead.is_enough();
-        // Avoids the lock for idle threads that poll.
+        // Avoids taking the lock for idle threads that poll.
         if self.is_empty() || !may_read && !self.has_offers() {
             return None;
         }
@@ -134,7 +136,7 @@ impl MorselQueue {
             }
         };
         if taken.is_some() {
-            // Changed only with the lock of the order held, as are the sets that it counts.
+            // `left` changes only while the lock of the order is held, as do the sets that it counts.
             let left = self.left.fetch_sub(1, Ordering::Relaxed);
             assert!(left > 0, "a row group was taken that was taken or closed off before");
         }
@@ -161,7 +163,7 @@ impl MorselQueue {
         let let_go = free.offer(offer, is_whole);
         self.offers.store(free.whole.len(), Ordering::Relaxed);
         drop(order);
-        // Dropped after the lock is released, since freeing memory may take a while.
+        // Dropped after the lock is released, since freeing memory may take long.
         drop(let_go);
         is_whole
     }
@@ -288,8 +290,8 @@ impl Free {
         Some(TakenGroup::alone(place))
     }
 
-    /// Returns the next row group that must be read. If other runs already read far enough ahead for all, it is one
-    /// that they wait for.
+    /// Returns the next row group that must be read. If other runs of the shared scan already read far enough ahead
+    /// for all, returns one that they wait for.
     fn next_absent(&mut self, run: &Run, shared_scan: Option<&SharedScan>) -> Option<usize> {
         let Some(shared_scan) = shared_scan else { return self.absent.next(0) };
         let awaited = shared_scan.awaited(run);
@@ -297,7 +299,7 @@ impl Free {
         if bytes >= run.read_ahead.most()
             && let Some(place) = awaited.into_keys().find(|place| self.absent.has(*place))
         {
-            // Its values are read once for all runs.
+            // The values of this row group are read once for all runs.
             return Some(place);
         }
         if run.read_ahead.is_enough_with(bytes) {

@@ -9,6 +9,9 @@
 //! Values that were read are kept in memory until they are used, unless the run is paused ([`Run::keep_values`]) or
 //! others need the memory. Values that were evicted before their use are read again, and each time the run halves the
 //! limit of its read-ahead.
+//!
+//! Terms: a *run* is an execution of a program. A *handle* is a column chunk whose values may be evicted from memory
+//! and read from disk again.
 
 use super::{Morsel, Phase, Run};
 use crate::pace::StepPace;
@@ -22,7 +25,7 @@ use std::sync::{Arc, Weak};
 
 /// State of the read-ahead of a run.
 pub(super) struct ReadAhead {
-    /// Maximum of `ahead`; reduced each time that values were evicted before their use.
+    /// Maximum of `ahead`, in bytes; reduced each time that values were evicted before their use.
     most: AtomicUsize,
     /// Bytes that are being read, or were read and not used yet.
     ahead: AtomicUsize,
@@ -58,7 +61,7 @@ pub(super) struct GroupReads {
     is_missed: bool,
 }
 
-/// Outcome of looking for the values of a row group.
+/// Outcome of looking for the values of a row group in memory.
 pub(super) enum GroupValues {
     /// All needed values are in memory. They are in this row group; `None` if they are in the row group of the table
     /// itself, which then has no handles and is not encrypted.
@@ -71,7 +74,7 @@ pub(super) enum GroupValues {
 }
 
 impl GroupReads {
-    /// Creates the state of a row group that another run has read.
+    /// Creates the read state of a row group whose values another run has read. `kept` keeps them in memory.
     pub fn keeping(kept: HeldValues) -> GroupReads {
         GroupReads { kept: Some(kept), ..GroupReads::default() }
     }
@@ -93,7 +96,7 @@ impl ReadAhead {
         }
     }
 
-    /// Returns whether nothing more may be read before values that were read are used.
+    /// Returns whether so much is read ahead that nothing more may be read before some of it is used.
     pub fn is_enough(&self) -> bool {
         let ahead = self.ahead.load(Ordering::Relaxed);
         ahead > 0 && ahead >= self.most()
@@ -118,7 +121,7 @@ impl ReadAhead {
         self.is_enough() || self.is_held_back.load(Ordering::Relaxed)
     }
 
-    /// Counts the values read for a row group as used.
+    /// Counts the values that were read for a row group as used, so that more may be read ahead.
     pub fn used(&self, read: &mut GroupReads) {
         let used = std::mem::take(&mut read.bytes);
         let ahead = self.ahead.fetch_sub(used, Ordering::Relaxed);
@@ -211,7 +214,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<GroupValues> {
         let is_begun = morsel.progress.rows() > 0 || morsel.rewrite.is_some();
-        // If it is known which rows pass, the columns of the filter are not needed.
+        // If it is known before the scan which rows pass, the columns of the filter are not needed.
         let columns = if morsel.progress.is_known() { self.plan.output_columns() } else { &self.columns };
         let are_unneeded = match verdict {
             Verdict::None => true,
@@ -337,7 +340,7 @@ impl Run {
         if read.kept.take().is_none() && read.is_missed {
             self.read_ahead.read_less();
         }
-        // If values are missing that were read before, they were evicted before their use.
+        // If values are missing again that were read before, they were evicted before their use.
         let is_urgent = std::mem::replace(&mut read.is_missed, true);
         read.bytes += bytes;
         self.read_ahead.ahead.fetch_add(bytes, Ordering::Relaxed);
@@ -353,8 +356,8 @@ impl Run {
         farpool_columns::fetch(handles, Box::new(request));
     }
 
-    /// Counts the handles in `handles` without values as read by this run, and other values that it waits for as
-    /// shared.
+    /// Counts in the execution statistics the handles in `handles` that lack values as read by this run, and other
+    /// values that the run waits for as shared.
     fn asked_first(&self, number: u64, handles: &[Arc<Chunk>]) {
         let read = || handles.iter().filter(|handle| handle.is_absent());
         let bytes_on_disk = |is_counted: fn(&Chunk) -> bool| {
@@ -387,7 +390,7 @@ impl Run {
                 let group = held.table.as_ref().and_then(|table| table.row_groups.get(place)).cloned();
                 drop(held);
                 drop(let_go);
-                // Values of an urgent request hold the only turn, which ends with this request.
+                // Only one request of a shared scan may be urgent at a time, and that turn ends with this request.
                 let shared_scan = self.sharing.get().and_then(|sharing| sharing.shared_scan.as_ref());
                 if let (Some(shared_scan), Some(group)) = (shared_scan, group) {
                     shared_scan.offer(self, place, &group, (!is_urgent).then_some(&kept));

@@ -2,6 +2,8 @@
 //!
 //! A row group is skipped because of its zone maps, returned without processing, or processed by the operators. What a
 //! step leaves of it is put back for the next step of any thread.
+//!
+//! A *step* is the work of a thread at a time.
 
 use super::read_ahead::{GroupReads, GroupValues};
 use super::{Morsel, Phase, RowChange, Run, RunOutput, Step};
@@ -53,7 +55,7 @@ impl Run {
         pace: &mut StepPace<'_>,
     ) -> Result<ControlFlow<Step>> {
         if !self.generate(&mut morsel, table)? {
-            // The row group is tried again when the rows can be read; no worker blocks on that.
+            // The row group is tried again when its rows can be read; no worker thread blocks on that.
             self.held.lock().rests.push(morsel);
             return Ok(ControlFlow::Break(Step::Busy));
         }
@@ -152,8 +154,8 @@ impl Run {
         }
     }
 
-    /// Decides whether `group`, all of whose rows pass the filter, is returned as encoded chunks. If so, its rows count
-    /// towards the limit.
+    /// Returns whether `group`, all of whose rows pass the filter, is returned as encoded chunks. If so, subtracts
+    /// its rows from the program's limit.
     fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
         let left = |left: u64| left.checked_sub(rows);
@@ -190,7 +192,7 @@ impl Run {
         })
     }
 
-    /// Processes a row group by the operators, as far as the step allows.
+    /// Processes a row group by the operators of the program, as far as the step allows.
     fn scan(
         &self,
         mut morsel: Morsel,
@@ -232,12 +234,13 @@ impl Run {
         Ok(step)
     }
 
-    /// Puts the operator state back and, if the row group is not done, its rest, for other threads.
+    /// Puts back the operator state and, if the row group is not done, the rest of the row group, so that any thread
+    /// may continue.
     fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
         let is_done = morsel.progress.is_done();
         let (scanned, rows) = (morsel.progress.rows(), morsel.group(table).rows);
         assert!(scanned <= rows, "{scanned} rows were scanned of a row group of {rows}");
-        // Released first, because others may need the memory before the rest of this row group is processed.
+        // The values are released before the rest is put back, because others may need the memory earlier than that.
         drop(morsel.read.as_mut().and_then(GroupReads::let_go));
         if is_done {
             self.leave_group(morsel.group(table), &morsel.progress);
@@ -328,14 +331,15 @@ impl Run {
             // Filtering few rows is cheaper than recording the result.
             && group.rows > FEW_ROWS
             && let Some(passing) = morsel.progress.passing(group)
-            // Zone maps do not decide it alone.
+            // And zone maps alone do not decide the filter.
             && self.plan.verdict(group) == Verdict::Some
         {
             sharing.note(self, morsel.place, group, passing);
         }
     }
 
-    /// Counts the bytes of a row group that were not read, and its rows that were not processed, as skipped.
+    /// Counts the bytes of a row group that were not read, and its rows that were not processed, as skipped in the
+    /// execution statistics.
     pub(super) fn leave_group(&self, group: &RowGroup, progress: &Progress) {
         self.tally.left(group, cast::u64_from(progress.rows()), progress.bytes_read());
     }
@@ -354,7 +358,7 @@ impl Run {
     }
 }
 
-/// Ends the step, or goes on with another row group.
+/// Returns `Break` if the step ends here, and `Continue` if it goes on with another row group.
 fn proceed(pace: &mut StepPace<'_>) -> ControlFlow<Step> {
     if pace.ends() { ControlFlow::Break(Step::Worked) } else { ControlFlow::Continue(()) }
 }

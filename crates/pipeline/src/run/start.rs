@@ -1,4 +1,4 @@
-//! Start of a run: what it reads, by which plan, and the memory that it needs.
+//! Start of a run (an execution of a program): what it reads, by which plan, and the memory that it needs.
 
 use super::morsel_queue::MorselQueue;
 use super::read_ahead::ReadAhead;
@@ -17,7 +17,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// The input of a run, and the plan for it.
 struct Source {
-    /// Rows to read instead of those of the table: for a live table, filtered by the source of its rows.
+    /// Rows to read instead of those of the table; `None` except for a live table whose source of rows applies
+    /// conjuncts of the filter itself.
     filtered: Option<Arc<dyn LiveRows>>,
     plan: Plan,
     columns: Vec<usize>,
@@ -26,7 +27,8 @@ struct Source {
 impl Source {
     fn of(program: &BoundProgram, output: &RunOutput) -> Result<Source> {
         let filtered = match output {
-            // A change also needs the rows that do not pass the filter.
+            // A change of rows also needs the rows that do not pass the filter, because it re-encodes their row
+            // groups.
             RunOutput::Change(_) => None,
             RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
                 program.filtered()?
@@ -49,7 +51,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Returns the memory that the run needs outside the pool.
+    /// Returns the memory that the run needs outside the memory pool of the tables.
     fn need(&self, program: &BoundProgram, output: &RunOutput) -> MemoryNeed {
         let need = MemoryNeed::of(program, &self.plan);
         match output {

@@ -1,4 +1,5 @@
-//! Tests of runs over small tables, with real threads, against simple loops over the rows.
+//! Tests of runs (executions of programs) over small tables, with real threads, against simple loops over the
+//! rows.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -23,12 +24,13 @@ use std::collections::BTreeMap;
 
 const GROUP_ROWS: i64 = 1_000;
 
-/// Creates a table: column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
+/// Creates a table with `groups` row groups of [`GROUP_ROWS`] rows: column `id` counts up, `k` is `id % 7`, `v` is
+/// `id * 3`.
 pub(super) fn table(groups: i64) -> Arc<Table> {
     table_of(groups, GROUP_ROWS)
 }
 
-/// Returns a [`table`] with row groups of `rows`.
+/// Creates a table like [`table`], with row groups of `rows` rows.
 pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
     let tenant = TenantName::default();
@@ -116,7 +118,7 @@ pub(super) fn bound(
     BoundProgram::prepare(&program, table.clone(), Version(1), budget).unwrap()
 }
 
-/// A clock that stands still, so that each step processes a whole row group.
+/// A clock that stands still. A step then never exceeds its time, so that it processes a whole row group.
 #[derive(Debug)]
 struct Standing;
 
@@ -129,7 +131,7 @@ impl Clock for Standing {
     }
 }
 
-/// A clock that advances by a step's time whenever it is read, so that steps are as short as possible.
+/// A clock that advances by the time of a whole step whenever it is read, so that steps are as short as possible.
 #[derive(Debug, Default)]
 pub(super) struct Ticking(pub(super) AtomicU64);
 
@@ -142,12 +144,12 @@ impl Clock for Ticking {
     }
 }
 
-/// Steps `run` on `threads` threads until it is done.
+/// Executes steps of `run` on `threads` threads until it is done.
 fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     drive_by(&Standing, run, threads)
 }
 
-/// Drives a run as [`drive`] does, with another clock.
+/// Executes a run as [`drive`] does, with another clock.
 fn drive_by(clock: &dyn Clock, run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     let drive_one = || {
         let mut batches = Vec::new();
@@ -175,7 +177,7 @@ fn column_values(batches: &[RecordBatch], column: usize) -> Vec<i64> {
     batches.iter().flat_map(values).collect()
 }
 
-/// Checks the invariants of a finished run's receipt.
+/// Checks the invariants of a finished run's execution statistics ([`Receipt`]).
 #[track_caller]
 fn check_receipt(run: &Run, table: &Table, batches: &[RecordBatch]) -> Receipt {
     let receipt = run.receipt();
@@ -369,7 +371,7 @@ fn cancelling_what_is_done_changes_nothing() {
 #[test]
 fn an_error_in_one_step_stops_the_run_for_all_threads() {
     let table = table(8);
-    // Fails at id 5500, in the sixth row group.
+    // The division fails at id 5500, in the sixth row group.
     let divisor = Expr::arithmetic(ArithmeticOp::Subtract, Expr::Column(0), int(5_500));
     let quotient = Expr::arithmetic(ArithmeticOp::Divide, int(1), divisor);
     let output = Output::Rows(vec![NamedExpr { name: "q".into(), expr: quotient }]);
@@ -407,7 +409,7 @@ fn decoded(group: &RowGroup, schema: &SchemaRef) -> RecordBatch {
     RecordBatch::try_new(schema.clone(), columns).unwrap()
 }
 
-/// Starts a run as [`start`] does, whose row groups may be returned whole.
+/// Starts a run as [`start`] does. This one may return whole row groups as encoded chunks.
 fn start_shipping(table: &Arc<Table>, filter: Option<Expr>, output: Output, limit: Option<u64>) -> Arc<Run> {
     Run::start_shipping(&bound(table, filter, output, limit, Budget::default())).unwrap()
 }
@@ -432,12 +434,12 @@ fn row_groups_that_pass_whole_are_shipped_and_the_answer_is_the_same() {
     }
     let run = start_shipping(&table, None, plain(), None);
     assert!(matches!(run.step(&Standing), Ok(Step::Encoded(group)) if group.chunks.len() == 2));
-    // Computed columns cannot leave encoded.
+    // Computed columns have no chunks that could be returned encoded.
     let run = start_shipping(&table, None, sum_and_count_by_k(), None);
     assert!(matches!(run.step(&Standing), Ok(Step::Worked)));
 }
 
-/// Returns the rows of all batches as text, sorted.
+/// Returns the rows of all batches as sorted strings.
 fn sorted(batches: &[RecordBatch]) -> Vec<String> {
     let mut rows: Vec<String> = batches
         .iter()
@@ -552,7 +554,7 @@ fn a_step_that_takes_long_leaves_the_rest_to_the_next_one() {
     drive(&run, 2).unwrap();
 }
 
-/// A clock that cancels a run after it has been read a number of times.
+/// A clock that cancels a run when it has been read a number of times.
 #[derive(Debug)]
 struct Cancelling {
     run: Arc<Run>,
@@ -580,7 +582,7 @@ fn a_filter_that_lets_nothing_pass_sees_between_batches_that_it_is_cancelled() {
     let run = start(&table, Some(never), rows(&[0]), None);
     let clock = Cancelling { run: run.clone(), reads: AtomicU64::new(0) };
     assert_eq!(run.step(&clock).unwrap_err().kind, ErrorKind::Cancelled);
-    // One block for the filter, then one batch.
+    // One block for the filter was processed, then one batch.
     assert_eq!(run.receipt().rows_scanned, (limits::BLOCK_ROWS + limits::BATCH_ROWS) as u64);
 }
 

@@ -1,10 +1,10 @@
 //! Tree of shares that selects the next task, by start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996) at every
 //! level.
 //!
-//! Each member of the tree records its service (CPU time or equivalent) divided by its weight. Of the children of a
-//! parent that have work, the one with the least service goes next. A member that has work again after a rest starts
-//! from the service of the child that went last. So it can neither save up its share while it has no work nor be
-//! starved by newcomers.
+//! Each member of the tree (a tenant, a client's region or a task) records its service: CPU time or equivalent,
+//! divided by its weight. Of the children of a parent that have work, the one with the least service goes next. A
+//! member that gets work again after it had none starts from the service of the child that went last. So it can
+//! neither save up its share while it has no work nor be starved by newcomers.
 //!
 //! Invariant: a member is in its parent's queue exactly if it is a ready leaf or has a ready leaf below it. Every
 //! operation costs the logarithm of the number of members. Example: when the last ready task of a region is parked, the
@@ -14,7 +14,7 @@
 use super::ShareUse;
 use std::collections::{BTreeSet, HashMap};
 
-/// Id of the root.
+/// Id of the root of the tree.
 pub(super) const ROOT: u64 = 0;
 
 /// Factor by which nanoseconds are multiplied before they are divided by a weight, for precision.
@@ -30,17 +30,17 @@ pub(super) struct FairTree {
 struct Member {
     parent: u64,
     weight: u32,
-    /// Service divided by weight. While steps are in progress, it includes their expected cost.
+    /// Service: nanoseconds divided by weight. While steps are in progress, it includes their expected cost.
     served: i128,
-    /// Nanoseconds that were charged, not divided by the weight.
+    /// Nanoseconds that were charged to the member, not divided by the weight.
     charged_ns: i128,
     /// Whether the member is in its parent's queue.
     queued: bool,
-    /// Number of times that the member has left its parent's queue.
+    /// Number of times that the member has left its parent's queue because it had no ready leaf.
     rests: u64,
     /// Queue of the children that have work, ordered by service, the least first.
     line: BTreeSet<(i128, u64)>,
-    /// Service that the child which went last had at that time.
+    /// Service of the child that went last, as it was at that time.
     now: i128,
 }
 
@@ -139,7 +139,7 @@ impl FairTree {
         }
     }
 
-    /// Returns the use of each child of the root (each tenant), in no particular order.
+    /// Returns the share of time used by each child of the root (each tenant), in no particular order.
     pub fn top(&self) -> impl Iterator<Item = ShareUse> + '_ {
         let is_top = |(id, member): &(&u64, &Member)| **id != ROOT && member.parent == ROOT;
         self.members.iter().filter(is_top).map(|(id, member)| ShareUse {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs `turns` turns whose costs are given by `cost`, and returns the sum of the costs by leaf.
+    /// Executes `turns` steps whose costs are given by `cost`, and returns the sum of the costs by leaf.
     fn served(tree: &mut FairTree, turns: usize, cost: impl Fn(u64) -> i64) -> HashMap<u64, i64> {
         let mut served = HashMap::new();
         for _ in 0..turns {
@@ -240,7 +240,7 @@ mod tests {
         ) {
             let mut tree = FairTree::new();
             (1..4).for_each(|parent| tree.insert(parent, ROOT, parent as u32));
-            // Leaves 4 to 12 below parents 1 to 3.
+            // Leaves 4 to 12 are inserted below parents 1 to 3.
             (4..13).for_each(|leaf| tree.insert(leaf, 1 + leaf % 3, 1));
             let mut ready = BTreeSet::new();
             for (member, what, ns) in steps {

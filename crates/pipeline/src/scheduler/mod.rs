@@ -1,10 +1,10 @@
 //! Shares worker threads among all work of a node: executions of programs, requests, loads, profiles.
 //!
 //! Scheduling is fair at each level of a tree: between tenants by their weights, between the regions of a tenant
-//! equally, and between the tasks of a region equally (a region is a client's share of the node; Farview, section 4.2).
-//! A step is charged its CPU time, or the time that its bytes take at memory bandwidth, whichever is more. A task that
-//! cannot continue, because its sink is full or its rows have not arrived, is parked until it is woken; no thread
-//! blocks on it (backpressure).
+//! equally, and between the tasks of a region equally (a region is a client's share of the node; Korolija et al.,
+//! *Farview*, CIDR 2022, section 4.2). A step is charged its CPU time, or the time that its bytes take at memory
+//! bandwidth, whichever is more. A task that cannot continue, because its sink is full or its rows have not arrived,
+//! is parked until it is woken; no thread blocks on it (backpressure).
 //!
 //! Invariant: `finish` of a task is called exactly once, after its last step. While the scheduler's lock is held, only
 //! the methods `readiness` and `bytes_read` of tasks are called. Finding the next step costs at most the logarithm of
@@ -28,16 +28,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Bytes per second that one thread reads from memory (`cargo xtask bench scan`, its limits).
+/// Bytes per second that one thread reads from memory, measured by `cargo xtask bench scan`.
 const MEMORY_BYTES_PER_S: f64 = 8e9;
 
-/// Time for which background work pauses after rows have arrived, in nanoseconds: longer than a load waits for more
-/// rows, unless its source is slow. Reason: background work competes for memory bandwidth and caches, and slows a load
+/// Time for which background work pauses after rows of a load have arrived, in nanoseconds: longer than a load
+/// usually waits for more rows. Reason: background work competes for memory bandwidth and caches, and slows a load
 /// down even on a core of its own, by a third with two cores (`docs/decisions/2026-11-22-what-a-tap-costs.md`).
 const REST_NS: u64 = 20_000_000;
 
-/// Maximum time without a background step, in nanoseconds. After it, one is executed even if rows arrive, so that
-/// profiles make progress during constant loads.
+/// Maximum time without a background step, in nanoseconds. After that time a background step is executed even if rows
+/// arrive, so that profiles make progress during constant loads.
 const BACKGROUND_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Id of a submitted task.
@@ -72,7 +72,7 @@ pub trait WorkerThread {
     fn rest(&self) {}
 }
 
-/// Use of the time of the workers by one tenant.
+/// CPU time of the workers that one tenant has used, and its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareUse {
     /// Id of the tenant's share.
@@ -90,7 +90,7 @@ pub struct ShareUse {
 /// Outcome of [`Scheduler::try_work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// A step was done, or a task finished.
+    /// A step was executed, or a task was finished.
     Worked,
     /// There is nothing to do. If a time is given, background work becomes due then, by the scheduler's clock.
     Idle(Option<u64>),
@@ -103,8 +103,8 @@ pub struct Scheduler {
     this: Weak<Scheduler>,
     clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
-    /// Time at which rows last arrived; 0 if never. It is not protected by the lock, because loads store it at every
-    /// step.
+    /// Time at which rows of a load last arrived; 0 if never. It is an atomic outside the lock, because loads store
+    /// it at every step.
     rows_came_ns: AtomicU64,
     /// Signals workers that there may be something to do.
     woken: Condvar,
@@ -179,7 +179,7 @@ impl Scheduler {
     pub fn wake_region(&self, region: &Region) {
         let woken = self.queue.lock().wake_region(region.id, self.clock.now_ns());
         if woken > 0 {
-            // Each worker that leaves work behind wakes another one.
+            // One worker is woken here. Each worker that leaves work behind wakes another one.
             self.woken.notify_one();
         }
     }
@@ -214,7 +214,7 @@ impl Scheduler {
                 Next::ShutDown => return false,
                 Next::Rest(due_ns) => {
                     if !is_for_all && queue.has_ready(Class::Background) {
-                        // The woken worker may not do background work: wake another one.
+                        // The woken worker may be one that does no background work, so that another one is woken.
                         self.woken.notify_one();
                     }
                     thread.rest();
@@ -275,7 +275,7 @@ impl Scheduler {
         self.wake(id);
     }
 
-    /// Wakes another worker if there is more to do, because an event wakes only one worker.
+    /// Wakes another worker if there is more work, because each event wakes only one worker.
     fn pass_on(&self, queue: &Queue) {
         if queue.has_next(self.clock.now_ns(), self.rows_came_ns.load(Relaxed)) {
             self.woken.notify_one();
@@ -311,7 +311,8 @@ impl Scheduler {
         let cost = Cost { cpu_ns, ns_per_byte: 1e9 / MEMORY_BYTES_PER_S, payers };
         let (finished, go_on) = self.queue.lock().settle(turn, outcome, cost, self.clock.now_ns());
         if failed {
-            // The error is the outcome of the task already; this stops steps that other workers execute.
+            // The error is reported as the outcome of the task already. Cancelling makes the steps that other workers
+            // execute end soon.
             task.cancel();
         }
         drop(task);

@@ -1,4 +1,6 @@
 //! Tasks of the scheduler that execute a [`Run`] and send its batches to a [`Sink`].
+//!
+//! A *run* is an execution of a program. It is divided into steps, which any worker thread may execute.
 
 use super::task::{End, Progress, Readiness, Task};
 use crate::run::{HoldPolicy, Run, Step, Waker};
@@ -99,9 +101,10 @@ impl Task for ProgramTask {
 
     fn step(&self, clock: &dyn Clock) -> Progress {
         let Some(run) = self.run() else { return Progress::Done };
-        // An error is kept by the run, which reports it at the end.
+        // The run keeps its error and reports it at the end, so that it is not needed here.
         let progress = self.try_step(&run, clock).unwrap_or(Progress::Done);
-        // If the client does not read, values are released: it may continue late, and others need the memory.
+        // If the client does not read its results, values are released: the client may continue late, and others need
+        // the memory.
         run.keep_values(if self.sink.ready() { HoldPolicy::Everything } else { HoldPolicy::Nothing });
         progress
     }

@@ -1,9 +1,10 @@
-//! Queues of the scheduler: all tasks, and the choice of the next one. The scheduler's lock protects them.
+//! Queues of the scheduler: all tasks, and the choice of the next one. All of this is protected by the
+//! scheduler's lock.
 //!
-//! Invariants: a task is queued in the tree of its class, or parked, or busy (workers process all of its work), or
-//! ended. An ended task is removed exactly once, when its last step in progress is settled. Example: a task ends while
-//! two workers execute steps of it. Only the second [`Queue::settle`] returns it, so that `finish` is called once,
-//! after the last step.
+//! Invariants: a task is queued in the tree of shares of its class (foreground or background), or parked (it waits
+//! for an event), or busy (workers process all of its work), or ended. An ended task is removed exactly once, when
+//! its last step in progress is settled. Example: a task ends while two workers execute steps of it. Only the second
+//! [`Queue::settle`] returns it, so that `finish` is called once, after the last step.
 
 use super::fair::{FairTree, ROOT};
 use super::task::{Class, End, Progress, Readiness, Task};
@@ -41,7 +42,7 @@ struct QueuedTask {
     waited_ns: u64,
 }
 
-/// A step that a worker executes.
+/// A step that a worker is to execute.
 pub(super) struct Turn {
     pub id: u64,
     pub task: Arc<dyn Task>,
@@ -99,7 +100,7 @@ impl Queue {
         self.trees.iter_mut().for_each(|tree| tree.set_weight(id, weight));
     }
 
-    /// Charges a share for work that was done outside of tasks.
+    /// Charges a share for work that was done outside of tasks, in nanoseconds.
     pub fn charge_share(&mut self, id: u64, ns: u64) {
         self.tree(Class::Foreground).charge(id, signed(ns));
     }
@@ -238,7 +239,7 @@ impl Queue {
         let (region, class) = (entry.region.id, entry.class);
         assert!(entry.in_flight > 0, "a step is settled once");
         entry.in_flight -= 1;
-        // A step of another worker may have been charged for the bytes of this one already.
+        // The bytes of this step may have been charged to a step of another worker already.
         let bytes = task.bytes_read().saturating_sub(entry.bytes_charged);
         entry.bytes_charged += bytes;
         let cost_ns = cost.cpu_ns.max((bytes as f64 * cost.ns_per_byte) as u64).max(1);

@@ -1,4 +1,5 @@
-//! The interface between the scheduler and the work that it schedules.
+//! The interface between the scheduler and the work that it schedules ([`Task`]s, such as an execution of a
+//! program).
 
 use super::Region;
 use farpool_model::{Clock, Error};

@@ -1,12 +1,12 @@
-//! Tests fairness, backpressure, cancelling, panics and rests, with tasks that only count and a clock set by
-//! the tests.
+//! Tests fairness, backpressure, cancelling, panics, and the pauses of background work. Tasks only count their
+//! steps, and the clock is set by the tests.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// A clock that a test or a step advances.
+/// A clock that a test or a step advances by hand.
 #[derive(Debug, Default)]
 struct Hands(AtomicU64);
 
@@ -25,7 +25,8 @@ impl Hands {
     }
 }
 
-/// A task of `steps` steps of `ns` each while there is room for their output; panics at step `panic_at`.
+/// A task of `steps` steps, each of which takes `ns` nanoseconds. It is ready while there is room for its output, and
+/// panics at step `panic_at`.
 struct Counting {
     hands: Arc<Hands>,
     steps: u64,
@@ -122,7 +123,7 @@ impl Bench {
         }
     }
 
-    /// Submits a task that does not end.
+    /// Submits a task that never ends, with steps of `ns` nanoseconds.
     fn endless(&self, region: &Arc<Region>, ns: u64) -> Arc<Counting> {
         self.submit(region, self.task(u64::MAX, ns))
     }
@@ -185,8 +186,8 @@ fn several_payers_share_the_cost_of_a_step() {
     *shared.payers.lock() = regions[..2].to_vec();
     let own: Vec<_> = regions[1..].iter().map(|region| bench.endless(region, 10)).collect();
     bench.work(3_000);
-    // The first region's only work is the shared task, so that its half of that task is a third of all; the second
-    // region pays as much.
+    // The only work of the first region is the shared task, so that the region's half of that task is a third of all
+    // service; the second region pays for the other half of the task.
     let (shared, second, third) = (shared.service_ns(), own[0].service_ns(), own[1].service_ns());
     assert!((shared / 2).abs_diff(third) <= 40, "{shared} {second} {third}");
     assert!(second <= 40, "{shared} {second} {third}");
@@ -242,7 +243,7 @@ fn a_task_tells_how_long_it_waited_for_workers_and_not_for_others() {
     let id = TaskId(bench.scheduler.queue.lock().new_id() - 1);
     bench.hands.pass(7);
     bench.work(1);
-    // The task has no room, so that its waiting time is not for lack of workers.
+    // The task waits for room for its output, so that this time does not count as waiting for workers.
     assert_eq!(bench.scheduler.try_work(Class::Foreground), Attempt::Idle(None));
     bench.hands.pass(1_000);
     task.room.store(u64::MAX, SeqCst);
@@ -303,7 +304,7 @@ fn background_work_rests_while_rows_come_in_but_not_for_ever() {
         bench.hands.pass(REST_NS / 2);
         attempt();
     }
-    // Three seconds, and a step in each.
+    // Three seconds pass, and one step of the profile is executed in each.
     assert_eq!(profile.taken.load(SeqCst) - taken, 3);
 }
 
@@ -331,7 +332,7 @@ fn a_worker_does_what_rested_in_the_background_when_it_is_due() {
     bench.scheduler.submit(&bench.region(), Class::Background, profile.clone());
     std::thread::scope(|scope| {
         scope.spawn(|| while bench.scheduler.work(&Worker) {});
-        // The worker waits until background work is due, and then checks again.
+        // The worker waits until background work is due, and then looks for work again.
         bench.hands.pass(REST_NS);
         while profile.end().is_none() {
             std::thread::yield_now();
@@ -397,7 +398,7 @@ fn a_worker_that_sleeps_is_woken_by_what_can_go_on() {
     });
 }
 
-/// A task of two steps, of which the second can be done only after the first.
+/// A task of two steps, of which the second can begin only after the first has ended.
 #[derive(Default)]
 struct OneByOne {
     taken: AtomicUsize,
@@ -427,7 +428,7 @@ fn a_task_that_waits_for_its_own_step_goes_on_after_it() {
     let bench = Bench::new();
     let task = Arc::new(OneByOne::default());
     let scheduler = bench.scheduler.clone();
-    // Another worker checks during the first step, and finds nothing to do.
+    // Another worker looks for work during the first step, and finds none.
     let other = move || assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Idle(None));
     *task.during_first.lock() = Some(Box::new(other));
     bench.scheduler.submit(&bench.region(), Class::Foreground, task.clone());

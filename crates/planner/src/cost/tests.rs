@@ -1,4 +1,4 @@
-//! Tests the choices of the cost model at made-up rates.
+//! Tests which way of executing a program the cost model chooses, at made-up rates.
 
 use super::*;
 use arrow_schema::{DataType, Field, Schema};
@@ -95,7 +95,7 @@ fn a_group_for_each_row_stays_where_grouping_is_faster() {
     let better = Rates { pool_spread_rows: 1e7, ..even };
     assert_eq!(choice(&grouped_by(0), embedded(), better), Choice::Plain);
     assert_eq!(choice(&grouped_by(1), embedded(), better), Choice::Push, "few groups are another matter");
-    // There are as many groups as rows, and a group is wider than the packed columns.
+    // There are as many groups as rows, and a result row of a group is wider than the packed columns.
     assert_eq!(choice(&grouped_by(0), remote(1e8), better), Choice::Packed);
 }
 

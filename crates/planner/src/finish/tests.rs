@@ -1,4 +1,4 @@
-//! Tests the finishing steps on small columns.
+//! Tests the steps by which partial aggregates become results, on small columns.
 
 use super::*;
 

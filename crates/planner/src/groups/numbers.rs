@@ -58,7 +58,8 @@ impl<T: PartialEq> Numbers<T> {
         Numbers { all: Vec::new(), by_text: HashMap::new() }
     }
 
-    /// Returns the index of `thing`, and whether it was added just now. `text` is its text.
+    /// Returns the index of `thing`, and whether it was added just now. `text` must be the text of `thing`, by which
+    /// equal values are found.
     pub(super) fn number(&mut self, text: String, thing: T) -> (usize, bool) {
         let places = match self.by_text.entry(text) {
             Entry::Occupied(known) => known.into_mut(),

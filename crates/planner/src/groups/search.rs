@@ -19,8 +19,9 @@ impl Kind {
     /// Returns the partition that is predicted to cost least, by dynamic programming over subsets.
     fn best(&self) -> Vec<Joint> {
         let count = 1_usize << self.members.len();
-        // Both lists are indexed by a set of members (a bitmap). The first has the set as one group, if it may be one;
-        // the second has the least cost of a partition of the set, with one of its groups.
+        // Both lists are indexed by a set of members (a bitmap). The first has the set as one group, or `None` if it
+        // may not be one. The second has the least cost of a partition of the set, and one of the groups of that
+        // partition.
         let mut joints: Vec<Option<Joint>> = vec![None; count];
         let mut least = vec![(0.0, 0); count];
         for set in 1..count {
@@ -39,7 +40,7 @@ impl Kind {
                 let is_allowed = |joint: &&Joint| others == 0 || joint.expected.bytes_plain <= self.bytes_max;
                 if let Some(joint) = joints[group].as_ref().filter(is_allowed) {
                     let ns = joint.expected.ns + least[set ^ group].0;
-                    // Smaller groups come later, and win if costs are equal.
+                    // Smaller groups are tried later, and win if costs are equal.
                     if ns <= found.0 {
                         found = (ns, group);
                     }
@@ -114,7 +115,8 @@ impl Kind {
             if let Some(group) = groups.pop() {
                 self.put(groups, group, 0.0);
             }
-            // Nothing was merged: another group is the last one now, and is tried next.
+            // Nothing was merged. The order of the groups has changed, so that another group is the last one, which
+            // is tried next.
             if groups.len() == count {
                 groups.rotate_right(1);
             }

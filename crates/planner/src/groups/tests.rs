@@ -1,4 +1,5 @@
-//! Compares the chosen groups with the best of all partitions, and checks which programs are left separate.
+//! Tests which programs are combined into one: compares the chosen groups with the best of all partitions, and
+//! checks which programs are left separate.
 
 use super::*;
 use crate::cost::Link;
@@ -16,7 +17,7 @@ fn int(value: i128) -> Literal {
     Literal::new(Value::Int(value), DataType::Int64).unwrap()
 }
 
-/// A table of `rows` rows: columns of integers from 0 to 1000, and a string column.
+/// Returns the description of a table of `rows` rows: columns of integers from 0 to 1000, and a string column.
 fn info(rows: u64) -> TableInfo {
     let mut fields: Vec<Field> =
         (0..COLUMNS).map(|at| Field::new(format!("c{at}"), DataType::Int64, true)).collect();
@@ -112,7 +113,7 @@ fn any_program() -> impl Strategy<Value = Program> {
         .prop_map(|(conditions, output)| program(conditions, output))
 }
 
-/// Returns the predicted cost of the best partition of the members, found by trying all.
+/// Returns the predicted cost of the best partition of the members, found by trying all partitions.
 fn best(kind: &Kind) -> f64 {
     fn go(kind: &Kind, at: usize, groups: &mut Vec<Joint>, best: &mut f64) {
         if at == kind.members.len() {
@@ -186,7 +187,7 @@ fn programs_with_one_filter_are_one() {
 
 #[test]
 fn rows_that_several_want_are_sent_once() {
-    // The programs read ranges within one another, so that together nothing is sent twice.
+    // The programs read ranges that contain one another, so that the combined program sends no row twice.
     let all = [
         program(vec![above(0, 500)], rows(&[1, 2])),
         program(vec![above(0, 600)], rows(&[1, 2])),
@@ -195,13 +196,13 @@ fn rows_that_several_want_are_sent_once() {
     let found = grouped(&all, &info(1_000_000), 1e9);
     assert_eq!(members(&found), [[0, 1, 2]]);
     assert!(found[0].together.bytes < 0.5 * found[0].apart.bytes, "{found:?}");
-    // Programs with other rows and other columns are not combined, because each would get rows for the others; nor are
-    // programs whose result exceeds the memory.
+    // Programs with other rows and other columns are not combined, because each row would be sent with columns that
+    // its program does not need; nor are programs whose result exceeds the memory.
     let others =
         [program(vec![above(0, 900)], rows(&[1])), program(vec![above(1, 900)], rows(&[2, 3, 4, 5]))];
     assert_eq!(members(&grouped(&others, &info(1_000_000), 1e9)), Vec::<Vec<usize>>::new());
     assert_eq!(members(&grouped(&all, &info(1_000_000), 1e6)), Vec::<Vec<usize>>::new());
-    // In process nothing crosses a network, so that combining saves nothing.
+    // If the pool is in the engine's process, nothing crosses a network, so that combining programs saves nothing.
     let here: Vec<&Program> = all.iter().collect();
     let place = Place { link: None, ..far() };
     assert!(groups(&here, &info(1_000_000), place, &Rates::default(), 1e9).is_empty());

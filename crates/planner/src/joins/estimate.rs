@@ -26,13 +26,13 @@ const ORIGINS: usize = 16;
 /// Kind of a join: which rows of its two sides it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
-    /// Pairs that match.
+    /// Pairs of rows that match.
     Inner,
-    /// Pairs that match, and rows of the left side without a match.
+    /// Pairs of rows that match, and rows of the left side without a match.
     Left,
-    /// Pairs that match, and rows of the right side without a match.
+    /// Pairs of rows that match, and rows of the right side without a match.
     Right,
-    /// Pairs that match, and rows of either side without a match.
+    /// Pairs of rows that match, and rows of either side without a match.
     Full,
     /// Rows of the left side with a match.
     LeftSemi,
@@ -122,7 +122,7 @@ impl Estimate {
         }
     }
 
-    /// Returns a single column that stands for the combination of several.
+    /// Returns a single column that stands for the combinations of values of several columns.
     pub fn together<'a>(&self, columns: impl Iterator<Item = &'a Known>) -> Known {
         Known::new(columns.map(|c| c.distinct).product::<f64>().min(self.rows_unfiltered).max(1.0))
     }
@@ -137,14 +137,15 @@ impl Estimate {
         let domain = keys.iter().map(|k| k.distinct).product::<f64>().max(1.0);
         let groups = |rows: f64| estimate::distinct_met(domain, rows).clamp(1.0, rows.max(1.0));
         let (rows, rows_unfiltered) = (groups(self.rows), groups(self.rows_unfiltered));
-        // Each group key occurs once in the result, and no longer as often as in its table.
+        // After grouping, each combination of group keys occurs once, so that the frequencies of the table no longer
+        // hold.
         let keys = keys.into_iter().map(|key| Known { origins: Vec::new(), ..key });
         let results = std::iter::repeat_n(Known::new(rows_unfiltered), results);
         Estimate { rows, rows_unfiltered, columns: keys.chain(results).collect() }
     }
 
-    /// Returns the estimate for a join of two parts on pairs of join keys; `filtered` tells whether there is another
-    /// join condition.
+    /// Returns the estimate for a join of two parts on pairs of join keys; `filtered` tells whether there is
+    /// another join condition.
     pub fn joined(left: Self, right: Self, keys: &[(Known, Known)], kind: JoinKind, filtered: bool) -> Self {
         let here = if filtered { HERE_SELECTIVITY } else { 1.0 };
         let inner = (left.rows * right.rows * pairs_matched(keys, &left, &right) * here).max(1.0);
@@ -204,8 +205,8 @@ fn pairs_matched(keys: &[(Known, Known)], left: &Estimate, right: &Estimate) -> 
         share(&distinct, side(left, keys.iter().map(|k| &k.0)), side(right, keys.iter().map(|k| &k.1)));
     let [(left, right)] = keys else { return guess };
     let known = left.origins.iter().flat_map(|l| right.origins.iter().filter_map(|r| sizes::share(l, r)));
-    // If sketches give fractions for several pairs of columns, the largest is used: frequent values match each other
-    // there.
+    // If sketches give fractions for several pairs of columns, the largest is used, because it is the pair in which
+    // frequent values match each other.
     known.map(|share| share.refine(guess)).reduce(f64::max).unwrap_or(guess)
 }
 

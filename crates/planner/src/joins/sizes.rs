@@ -39,7 +39,7 @@ pub struct Source {
 /// A column of a table version.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The table.
+    /// The version of the table that has the column.
     pub table: Source,
     /// Index of the column in the table's schema.
     pub column: usize,

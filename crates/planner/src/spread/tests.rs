@@ -1,4 +1,5 @@
-//! Estimated fractions follow from frequent values and histograms, and are in [0, 1] for any statistics.
+//! Tests estimates of the fraction of a column's values that satisfies a condition: they follow from frequent
+//! values and histograms, and are in [0, 1] for any statistics.
 
 use super::*;
 use crate::estimate::{groups, selectivity};
@@ -21,8 +22,9 @@ fn compare(column: usize, op: CompareOp, literal: Literal) -> Expr {
     Expr::compare(op, Expr::Column(column), Expr::Literal(literal))
 }
 
-/// Returns a thousand rows. `n`: 500 times 7, a hundred values from 0 to 99 and 400 from 900 to 1299. `s`: 700 times
-/// `apple`, 290 times `pear` and ten others. `m`: from 0 to 1299, evenly distributed.
+/// Returns a table of a thousand rows. Column `n`: 500 times the value 7, a hundred values from 0 to 99 and 400 from
+/// 900 to 1299. `s`: 700 times `apple`, 290 times `pear` and ten other strings. `m`: from 0 to 1299, evenly
+/// distributed.
 fn info() -> TableInfo {
     let schema = Schema::new(vec![
         Field::new("n", DataType::Int64, false),
@@ -70,7 +72,7 @@ fn frequent_values_and_bins_are_asked_for_numbers() {
     assert!(close(of(CompareOp::NotEq, 7), 0.5));
     assert!(close(of(CompareOp::Eq, 8), 0.001));
     assert_eq!(of(CompareOp::Eq, 500), 0.0, "its bin is empty");
-    // Half of the bin's other values, plus the frequent one.
+    // Half of the other values in the bin, plus the rows of the frequent value.
     assert!(close(of(CompareOp::Lt, 50), 0.55));
     assert!(close(of(CompareOp::Lt, 7), 0.007));
     assert!(close(of(CompareOp::GtEq, 100), 0.4));
@@ -101,7 +103,7 @@ fn frequent_strings_are_compared_and_matched() {
 #[test]
 fn two_columns_are_compared_bin_by_bin() {
     let less = |l, r| selectivity(&Expr::compare(CompareOp::Lt, Expr::Column(l), Expr::Column(r)), &info());
-    // Six tenths of `n` are near 0, the others in the last third of `m`.
+    // Six tenths of the values of `n` are near 0, the others in the last third of the range of `m`.
     assert!((0.6..0.7).contains(&less(0, 2)), "{}", less(0, 2));
     assert!((less(0, 2) + less(2, 0) - 1.0).abs() < 0.05);
 }
@@ -155,16 +157,16 @@ fn profiled(values: &[i64]) -> TableInfo {
     TableInfo { schema, rows: values.len() as u64, columns: vec![column], ..info() }
 }
 
-/// Returns the value of a row.
+/// Function that returns the value of a row, given the index of the row.
 type Shape = Box<dyn Fn(i64) -> i64>;
 
-/// Nearly all values are in one bin, and unevenly distributed within it.
+/// The columns have nearly all values in one bin, unevenly distributed within the bin.
 #[test]
 fn skewed_values_are_estimated_within_the_error_of_the_sketch() {
     let rows = 200_000_i64;
     let mixed = |i: i64| i.wrapping_mul(0x5851_f42d_4c95_7f2d).cast_unsigned() >> 33;
     let shapes: [(&str, Shape); 3] = [
-        // 98 of 100 values are zeros; one large value makes the bins wide.
+        // 98 of 100 values are zeros, and one large value makes the bins wide.
         (
             "zeros",
             Box::new(move |i| {

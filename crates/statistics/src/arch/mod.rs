@@ -62,7 +62,7 @@ impl Level {
             }
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => {
-                // SAFETY: as above.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { run_avx2(kernel) }
             }
             _ => kernel.run(),

@@ -1,22 +1,23 @@
-//! Filters the values that may change a HyperLogLog. While it has registers, those are values whose rank exceeds their
-//! register; while it has a set of coupons, values whose coupon is not in the set. Few values pass.
+//! Filters the values that may change a HyperLogLog (a sketch of the number of distinct values). While the sketch
+//! has registers, those are values whose rank exceeds their register. While it has a set of coupons (register index
+//! and rank of each value, for few values), those are values whose coupon is not in the set. Few values pass.
 //!
-//! With AVX-512 the registers of 16 values are gathered and compared at once. Elsewhere values are compared one by one
-//! without a branch, because a branch would often be mispredicted: about one value in twenty passes. Invariant: every
-//! value that changes the HyperLogLog passes, in the order of arrival.
+//! With AVX-512 the registers of 16 values are gathered and compared at once. Elsewhere values are compared one by
+//! one without a branch, because a branch would often be mispredicted: about one value in twenty passes. Invariant:
+//! every value that changes the HyperLogLog passes, in the order of arrival.
 
 use super::Level;
 use crate::sketch::distinct::{COUPON_BITS, coupon};
 use farpool_model::cpu::Instructions;
 
-/// Number of coupons that one vector store writes. Only the first may be valid, so buffers have room for this many
-/// more.
+/// Number of coupons that one vector store writes. Only the first of them may be valid, so output buffers must have
+/// room for this many more.
 pub(crate) const SPARE: usize = 16;
 
 impl Level {
     /// Writes to `to` the coupons of those hashes whose rank exceeds `floor` and, if `registers` are given, also
-    /// exceeds their register. Returns the number of coupons. `to` must have room for the coupons of all hashes and
-    /// [`SPARE`] more.
+    /// exceeds the register of the hash. Returns the number of coupons written. `to` must have room for the coupons
+    /// of all hashes and [`SPARE`] more.
     pub(crate) fn passing(
         self,
         (low, high): (&[u64], &[u64]),
@@ -29,12 +30,12 @@ impl Level {
         match (self.instructions(), registers) {
             #[cfg(target_arch = "x86_64")]
             (Instructions::Avx512, Some(registers)) => {
-                // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
+                // SAFETY: a level exists only where the CPU supports its instructions; the lengths were checked.
                 unsafe { avx512::above_registers(low, high, registers, to) }
             }
             #[cfg(target_arch = "x86_64")]
             (Instructions::Avx512, None) => {
-                // SAFETY: as above.
+                // SAFETY: a level exists only where the CPU supports its instructions; the lengths were checked.
                 unsafe { avx512::above_floor(low, high, floor, to) }
             }
             (_, Some(registers)) => one_by_one(low, high, to, is_above_register(registers)),
@@ -42,15 +43,16 @@ impl Level {
         }
     }
 
-    /// Writes to `to` the coupons that are in neither of the first two slots of their probe sequence in the hash table
-    /// `table`. Returns the number of coupons. The length of `table` must be a power of two, at least 4.
+    /// Writes to `to` the coupons that are in neither of the first two slots of their probe sequence in the hash
+    /// table `table`. Returns the number of coupons written. The length of `table` must be a power of two, at least
+    /// 4.
     pub(crate) fn missing(self, (low, high): (&[u64], &[u64]), table: &[u32], to: &mut [u32]) -> usize {
         assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
         assert!(table.len().is_power_of_two() && table.len() >= 4, "places have numbers");
         match self.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
+                // SAFETY: a level exists only where the CPU supports its instructions; the lengths were checked.
                 unsafe { avx512::missing(low, high, table, to) }
             }
             _ => one_by_one(low, high, to, is_missing(table)),
@@ -111,7 +113,7 @@ mod avx512 {
         let mask = _mm512_set1_epi32(registers.len() as i32 - 1);
         let above = |coupons: __m512i| {
             let place = _mm512_and_si512(coupons, mask);
-            // SAFETY: the place is below the number of registers, and those are whole quads.
+            // SAFETY: the index of the register is less than the number of registers, which is a multiple of four.
             let quads = unsafe {
                 _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<2>(place), registers.as_ptr().cast())
             };
@@ -119,7 +121,7 @@ mod avx512 {
             let least = _mm512_and_si512(_mm512_srlv_epi32(quads, shift), _mm512_set1_epi32(0xff));
             _mm512_cmpgt_epu32_mask(_mm512_srli_epi32::<COUPON_BITS>(coupons), least)
         };
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees the instructions and the lengths.
         let passing = unsafe { sixteen_each(low, high, to, above) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
         passing + one_by_one(low, high, &mut to[passing..], is_above_register(registers))
@@ -141,7 +143,7 @@ mod avx512 {
             let first = _mm512_cmpneq_epi32_mask(at(coupons), coupons);
             first & _mm512_cmpneq_epi32_mask(at(_mm512_add_epi32(coupons, one)), coupons)
         };
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees the instructions and the lengths.
         let passing = unsafe { sixteen_each(low, high, to, missing) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
         passing + one_by_one(low, high, &mut to[passing..], is_missing(table))
@@ -150,23 +152,25 @@ mod avx512 {
     /// Implements [`super::Level::passing`] without registers.
     ///
     /// # Safety
-    /// As above.
+    /// The CPU must support the instructions of the level; the slices must have equal lengths, and `to` must be
+    /// [`SPARE`] longer.
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
     pub(super) unsafe fn above_floor(low: &[u64], high: &[u64], floor: u8, to: &mut [u32]) -> usize {
         let least = _mm512_set1_epi32(floor.into());
         let above =
             |coupons: __m512i| _mm512_cmpgt_epu32_mask(_mm512_srli_epi32::<COUPON_BITS>(coupons), least);
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees the instructions and the lengths.
         let passing = unsafe { sixteen_each(low, high, to, above) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
         passing + one_by_one(low, high, &mut to[passing..], is_above(floor))
     }
 
-    /// Processes all values except the last few that do not fill a vector; those pass for whose coupons
-    /// `passes` is set.
+    /// Writes to `to` the coupons of those values for which `passes` sets a bit. Processes all values except the last
+    /// few that do not fill a vector.
     ///
     /// # Safety
-    /// As above.
+    /// The CPU must support the instructions of the level; the slices must have equal lengths, and `to` must be
+    /// [`SPARE`] longer.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
     unsafe fn sixteen_each(
@@ -185,7 +189,7 @@ mod avx512 {
                 _mm512_loadu_si512(words.as_ptr().add(first).cast())
             };
             let zeros = |first: usize| {
-                // A bit that is always set keeps the zeros at 62.
+                // A bit that is always set limits the number of leading zeros to 62.
                 _mm512_lzcnt_epi64(_mm512_or_si512(load(high, first), _mm512_set1_epi64(2)))
             };
             let rank = _mm512_add_epi32(narrow(zeros(0), zeros(8)), _mm512_set1_epi32(1));

@@ -46,7 +46,8 @@ fn values(array: &ArrayRef) -> Vec<Option<i128>> {
     )
 }
 
-/// Computes the operation in 128 bits, which hold every result of 64-bit integers except products of two unsigned ones.
+/// Computes the operation in 128 bits. These hold every result of 64-bit integers, except products of two unsigned
+/// ones.
 fn exact(op: ArithmeticOp, l: i128, r: i128) -> Option<i128> {
     match op {
         ArithmeticOp::Add => l.checked_add(r),
@@ -63,7 +64,7 @@ fn extremes((min, max): (i128, i128)) -> Vec<i128> {
     all
 }
 
-/// Returns the plain twin: one value at a time.
+/// Returns the expected result: computed one value at a time.
 fn expected(
     op: ArithmeticOp,
     (min, max): (i128, i128),
@@ -109,7 +110,7 @@ fn decimals_keep_within_the_digits_of_their_type() {
         [(38, 0, 38, 0), (38, 10, 20, 10), (20, 0, 20, 0), (15, 2, 15, 2), (38, 38, 38, 38), (19, 4, 25, 4)]
     {
         let (l_type, r_type) = (DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2));
-        // Of one scale, so that sums and differences need no scaling.
+        // The decimals have one scale, so that sums and differences need no scaling.
         for op in [ArithmeticOp::Add, ArithmeticOp::Subtract, ArithmeticOp::Multiply] {
             let Ok(result) = arithmetic_type(op, &l_type, &r_type) else { continue };
             let DataType::Decimal128(digits, _) = result else { panic!("{result}") };

@@ -1,5 +1,6 @@
-//! Counts many values at once. The bins of a block of values are computed with vector instructions. Then the values are
-//! counted in several tables in turn, so that consecutive values of one bin do not wait for each other's count.
+//! Counts many values of a column in the bins of its histogram at once. The bins of a block of values are
+//! computed with vector instructions. Then the values are counted in several tables in turn, so that consecutive
+//! values of one bin do not wait for each other's count.
 //!
 //! Invariant: the counts are the same as those that [`super::fill`] computes value by value.
 
@@ -16,11 +17,12 @@ pub(super) const VALUES_MIN: usize = BLOCK;
 /// Maximum number of values that are counted before the tables are summed up. Reason: counts have 32 bits.
 const VALUES_MAX: usize = 1 << 30;
 
-/// Number of tables, and in `PLACES` the number of counts of each: those of the bins, and that of values in no bin.
+/// Number of tables in which values are counted in turn. `PLACES` is the number of counts in each: one per bin, and
+/// one for values in no bin.
 const TABLES: usize = 4;
 const PLACES: usize = 2 * BINS_MAX;
 
-/// Index of the count of values that are in no bin.
+/// Index of the count of values that are in no bin (NaN and infinities).
 const NOWHERE: u16 = BINS_MAX as u16;
 
 /// Counts integers. Returns `None`, with nothing counted, if the numbers of bins exceed 64 bits.
@@ -40,7 +42,7 @@ pub(super) fn real<T: Copy + Into<f64>>(bins: &mut Bins<f64>, values: &[T]) -> u
     if low > high {
         return values.len() as u64;
     }
-    // Turns -0.0 into 0.0.
+    // Adding 0.0 turns -0.0 into 0.0.
     bins.cover(low + 0.0, high + 0.0);
     let (scale, first) = (exp2(-bins.k), bins.first as f64);
     count(values, &mut bins.counts, |values, to| Level::best().run(RealPlaces { values, scale, first, to }))

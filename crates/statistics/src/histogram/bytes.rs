@@ -1,6 +1,7 @@
-//! Encoding of histograms: version 1, the kind (0 for whole numbers, 1 for floats), the number of values in no bin,
-//! whether there are bins, then the minimum and maximum (16 or 8 bytes each), and the counts. Numbers without a stated
-//! width are varints with 7 bits per byte, the lowest first. The bins follow from the minimum and maximum.
+//! Encoding of histograms: version 1; the kind (0 for whole numbers, 1 for floats); the number of values in no
+//! bin (NaN and infinities); whether there are bins; then the minimum and maximum of the values (16 bytes each for
+//! whole numbers, 8 for floats), and the counts. Numbers without a stated width are varints with 7 bits per byte, the
+//! lowest first. The bins follow from the minimum and maximum.
 
 use super::{Bins, Filled, Histogram, Number};
 use farpool_model::{Error, Result};

@@ -1,5 +1,6 @@
-//! Counts the values of arrays: many values at once as in [`super::blocks`], a few one by one. Minimum and maximum of
-//! an array are determined first, so that the counting loop needs no branches for them.
+//! Counts the values of Arrow arrays in the bins of a histogram: many values at once by [`super::blocks`], few
+//! one by one. The minimum and maximum of an array are determined first, so that the counting loop needs no branches
+//! for them.
 
 use super::{Bins, Filled, Histogram, Number, blocks, exp2};
 use crate::decimals;
@@ -57,7 +58,7 @@ where
     // A shift by 63 leaves only the sign, so larger shifts are not needed.
     let shift = bins.k.clamp(0, 63);
     let Ok(first) = i64::try_from(bins.first) else {
-        // This happens only if integers of more than 64 bits were counted before.
+        // The number of bins would exceed 64 bits only if integers of more than 64 bits were counted before.
         let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
         return each(values, counts, |v, count| {
             add(bins, (i128::from(v.into()).bin(k) - first) as usize, count)
@@ -103,7 +104,7 @@ where
     if low > high {
         return outside;
     }
-    // Turns -0.0 into 0.0.
+    // Adding 0.0 turns -0.0 into 0.0.
     bins.cover(low + 0.0, high + 0.0);
     let (scale, first) = (exp2(-bins.k), bins.first as f64);
     let bins = &mut bins.counts;

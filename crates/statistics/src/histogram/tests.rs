@@ -5,7 +5,7 @@ use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, Primitive
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Returns the twin: dyadic bins for the whole range, to which values are added one by one.
+/// Returns the expected histogram: bins for the whole range, to which values are added one by one.
 fn naive<T: Number>(values: &[T]) -> Option<Bins<T>> {
     let first = *values.first()?;
     let low = values.iter().copied().fold(first, |a, b| if b < a { b } else { a });
@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// Arrays of a few rows are counted one by one, longer ones in blocks.
+/// Arrays of few rows are counted value by value, longer ones in blocks; the counts must be equal.
 #[test]
 fn many_values_are_counted_as_few_are() {
     let unless = |i: i64, every: i64, value: i64| (i % every != 0).then_some(value);

@@ -1,5 +1,6 @@
-//! Processes rows in blocks that fit the CPU cache. A block is added to the moments that all pairs share; if it has
-//! NULLs that are left out pair by pair, to the moments of each pair.
+//! Adds rows to moments (sums and sums of products of pairs of columns), in blocks that fit the CPU cache. A
+//! block is added to the moments that all pairs share. If it has NULLs that are left out pair by pair, it is added to
+//! the moments of each pair instead.
 
 use super::layout::Layout;
 use super::matrix::BLOCK_ROWS;
@@ -10,7 +11,7 @@ use arrow_array::{Array, ArrayRef};
 use farpool_model::NullHandling;
 use std::fmt;
 
-/// Number of rows of a block with float columns. Reason: 24 columns of it fit the L1 and L2 caches.
+/// Number of rows of a block with float columns. Reason: 24 columns of that many rows fit the L1 and L2 caches.
 const FLOAT_ROWS: usize = 1024;
 
 /// Scratch memory for processing blocks. It is not part of a state.

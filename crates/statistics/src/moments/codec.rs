@@ -1,7 +1,7 @@
-//! Encoding and decoding of moments.
+//! Encoding and decoding of moments (sums and sums of products of pairs of columns).
 //!
-//! Invariant: equal states of integers have equal bytes. Decoding any bytes gives a state that is plausible
-//! as far as each number can be checked by itself, or `Corrupt`. The format is in `docs/wire.md`.
+//! Invariant: equal states of integers have equal bytes. Decoding any bytes gives a state in which each number is
+//! plausible by itself, or `Corrupt`. The format is in `docs/wire.md`.
 
 use super::Moments;
 use super::integers::Integers;
@@ -162,7 +162,7 @@ impl Reader<'_> {
         Ok(array)
     }
 
-    /// Checks, before memory is allocated, that `bytes` more bytes are there.
+    /// Checks, before memory is allocated, that at least `bytes` more bytes are there.
     fn expect(&self, bytes: usize) -> Result<()> {
         if bytes <= self.0.len() { Ok(()) } else { Err(damaged("it ends too early")) }
     }
@@ -273,12 +273,12 @@ impl Reader<'_> {
     }
 }
 
-/// Returns an upper bound of the magnitude of the sum over `rows` rows of the product of the columns at these places.
+/// Returns an upper bound of the magnitude of the sum, over `rows` rows, of the product of the columns at `places`.
 fn bound(layout: &Layout, rows: u64, places: &[usize]) -> Wide {
     places.iter().fold(Wide::from(rows), |bound, place| bound * Wide::from(greatest(layout, *place)))
 }
 
-/// Returns the greatest magnitude of a value at this place.
+/// Returns the greatest magnitude that a value of the column at `place` can have.
 fn greatest(layout: &Layout, place: usize) -> u128 {
     match integer_range(&layout.types[layout.at[place]]) {
         Some((low, high)) => low.unsigned_abs().max(high.unsigned_abs()),

@@ -1,8 +1,13 @@
-//! Moments of a block of exact columns (integers and decimals). The least value of each column is subtracted, and the
-//! distances are split into bytes. The sums of products of all pairs of bytes then give those of all pairs of values.
+//! Moments (sums and sums of products of pairs of columns) of a block of exact columns, that is, integers and
+//! decimals. The least value of each column is subtracted, and these distances are split into bytes. The sums of
+//! products of all pairs of byte columns then give those of all pairs of columns.
 //!
 //! So one kernel serves all types, its work depends on the values and not on their type, and nothing overflows: the
-//! sums over a block fit 32 bits for each pair of bytes, and only totals over blocks are added in wide integers.
+//! sums over a block fit 32 bits for each pair of byte columns, and only totals over blocks are added in wide
+//! integers.
+//!
+//! A *tile* is some byte columns of the matrix whose products with those of another tile are computed together. The
+//! *place* of a column is its position in the state.
 
 use super::arch::{Kernel, Level};
 use super::few::{self, Distances};
@@ -18,7 +23,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 
-/// Number of columns of bytes that are multiplied with as many others at once. Reason: together they fill the L2 cache.
+/// Number of byte columns that are multiplied with as many others at once. Reason: together they fill the L2 cache.
 const TILE_BYTES: usize = 256;
 
 /// Scratch memory for processing the blocks of one state.
@@ -46,7 +51,7 @@ struct Column {
     low: i128,
     /// Index in the matrix of the first byte column of this column.
     first: usize,
-    /// Number of bytes that the values' distances from `low` need.
+    /// Number of bytes that the distances of the values from `low` need.
     bytes: usize,
     /// Sum of the distances of the values from `low`.
     above: Wide,
@@ -64,11 +69,11 @@ struct Tile {
 pub(crate) trait Number: Copy + Ord + Into<i128> {
     const LOWEST: Self;
     const HIGHEST: Self;
-    /// Returns the byte at bit `shift` of the distance from `low`, which must be at most the value.
+    /// Returns the byte at bit `shift` of the distance of this value from `low`. `low` must be at most the value.
     fn byte(self, low: Self, shift: u32) -> u8;
-    /// Returns the lowest 32 bits of the distance from `low`.
+    /// Returns the lowest 32 bits of the distance of this value from `low`.
     fn low_distance(self, low: Self) -> u32;
-    /// Returns the difference from `from`, as the nearest float.
+    /// Returns the difference of this value and `from`, as the nearest float.
     fn distance(self, from: Self) -> f64;
 }
 
@@ -88,7 +93,7 @@ macro_rules! numbers {
             #[inline(always)]
             #[allow(clippy::cast_sign_loss, reason = "modulo the type")]
             fn low_distance(self, low: $t) -> u32 {
-                // A narrower signed type would be sign-extended.
+                // The mask undoes the sign extension of narrower signed types.
                 const MASK: u128 = u128::MAX >> (u128::BITS - <$t>::BITS);
                 (self.wrapping_sub(low) as u32) & MASK as u32
             }
@@ -115,7 +120,7 @@ numbers!(
     )
 );
 
-/// The lower half of 64 bits.
+/// Mask of the lower half of 64 bits.
 const HALF: i64 = 0xffff_ffff;
 
 /// Returns the difference of two 64-bit numbers, which are given by their upper and lower halves.
@@ -124,7 +129,7 @@ fn halves(value: (i64, i64), from: (i64, i64)) -> f64 {
     (value.0 - from.0) as f64 * (1u64 << 32) as f64 + (value.1 - from.1) as f64
 }
 
-/// Finds the least and the greatest of the values whose mask byte is set.
+/// Kernel that finds the least and the greatest of the values whose mask byte is set.
 struct Ends<'a, T>(&'a [T], Option<&'a [u8]>);
 
 impl<T: Number> Kernel for Ends<'_, T> {
@@ -144,7 +149,8 @@ impl<T: Number> Kernel for Ends<'_, T> {
     }
 }
 
-/// Kernel that writes one byte of each value's distance; 0 where the mask is not set, and behind the last value.
+/// Kernel that writes one byte of the distance of each value from the least; 0 where the mask is not set, and behind
+/// the last value.
 struct Cut<'a, T> {
     values: &'a [T],
     mask: Option<&'a [u8]>,
@@ -167,7 +173,7 @@ impl<T: Number> Kernel for Cut<'_, T> {
     }
 }
 
-/// Kernel that writes the lowest 32 bits of each value's distance; 0 where the mask is not set.
+/// Kernel that writes the lowest 32 bits of the distance of each value from the least; 0 where the mask is not set.
 struct CutDistances<'a, T> {
     values: &'a [T],
     mask: Option<&'a [u8]>,
@@ -190,7 +196,7 @@ impl<T: Number> Kernel for CutDistances<'_, T> {
     }
 }
 
-/// Returns the minimum of a column, and the number of bytes that the greatest distance from it needs.
+/// Returns the minimum of a column, and the number of bytes that the greatest distance from the minimum needs.
 fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
     let (low, span): (i128, u128) = for_exact!(array.data_type(), T => {
         let (low, high) = level.run(Ends(array.as_primitive::<T>().values(), mask));
@@ -239,7 +245,7 @@ fn arrange(columns: &mut [Column], extra: impl Fn(usize) -> usize) -> Vec<Tile> 
     tiles
 }
 
-/// Adds the sums over the rows that the common mask of all columns passes to `sums` and `products`.
+/// Adds to `sums` and `products` the sums over those rows in which no column is NULL.
 pub(crate) fn add_shared(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -305,8 +311,8 @@ fn add_few<'a>(
     }
 }
 
-/// Adds for each pair the sums over the rows that the masks of both columns pass. Returns false, adding nothing, if
-/// distances exceed 64 bits.
+/// Adds for each pair of columns the sums over the rows in which neither column is NULL. Returns false, without
+/// adding anything, if distances exceed 64 bits.
 pub(crate) fn add_split(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -321,7 +327,8 @@ pub(crate) fn add_split(
     if columns.iter().any(|column| column.bytes > 8) {
         return false;
     }
-    // The bytes of the distances are followed by those of their squares, and by one that is set if there is a value.
+    // The bytes of the distances are followed by those of the squared distances, and by one byte that is set if there
+    // is a value.
     let tiles = arrange(&mut columns, |bytes| 2 * bytes + 1);
     let rows = arrays[0].len();
     room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), rows);
@@ -361,9 +368,10 @@ impl Column {
         self.sum = above + Wide::product(self.low, i128::from(count));
     }
 
-    /// Returns the sum of products with another column: that of the distances, corrected for the least values.
+    /// Returns the sum of products with another column. It is computed from that of the distances, corrected for the
+    /// least values.
     fn product(&self, other: &Column, above: Wide, words: usize) -> Wide {
-        // Of 64-bit integers, the sums of a block fit 128 bits.
+        // For 64-bit integers, the sums of a block fit 128 bits.
         let times = |low: i128, sum: Wide| match words {
             4 => Wide::product(low, sum.low_i128()),
             _ => Wide::from(low) * sum,
@@ -422,7 +430,7 @@ impl Room {
         level.interleave(&mut self.matrix);
     }
 
-    /// Calls `f` with the products and each pair of places, the later one first.
+    /// Calls `f` with the products and the places of each pair of columns, the later place first.
     fn each_pair(&mut self, level: Level, tiles: &[Tile], mut f: impl FnMut(&Products, usize, usize)) {
         for (k, left) in tiles.iter().enumerate() {
             for right in &tiles[..=k] {
@@ -462,7 +470,7 @@ impl NarrowColumn {
     }
 }
 
-/// The products of the bytes of two tiles.
+/// Sums of the products of all byte columns of one tile with those of another.
 struct Products<'a> {
     all: &'a [u32],
     at: (usize, usize),

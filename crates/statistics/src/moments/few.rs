@@ -1,5 +1,6 @@
-//! Fast path for a block of few exact columns whose distances from the least value fit 32 bits. With so few pairs,
-//! products are computed directly, without splitting values into bytes.
+//! Fast path for moments (sums and sums of products) of a block with few exact columns (integers and decimals)
+//! whose distances from the least value fit 32 bits. With so few pairs of columns, products are computed directly,
+//! without splitting values into bytes.
 //!
 //! Invariant: the sums are the same as those of [`super::exact`], whose kernels need nearly as long for one column as
 //! for four.
@@ -14,7 +15,7 @@ const COLUMNS_MAX: usize = 2;
 /// Maximum number of bytes of a value's distance from the least value.
 const BYTES_MAX: usize = size_of::<u32>();
 
-/// Distances of values from their column's least one, column by column.
+/// Distances of values from the least value of their column, column by column.
 #[derive(Default)]
 pub(crate) struct Distances {
     all: Vec<u32>,
@@ -30,7 +31,7 @@ impl Distances {
         size_of::<u32>() * self.all.capacity()
     }
 
-    /// Returns the space for the first `rows` values of a column.
+    /// Returns the memory for the first `rows` distances of a column, to be filled.
     pub(crate) fn column_mut(&mut self, place: usize, rows: usize) -> &mut [u32] {
         assert!(place < COLUMNS_MAX && rows <= BLOCK_ROWS, "few columns of a block");
         self.all.resize(COLUMNS_MAX * BLOCK_ROWS, 0);

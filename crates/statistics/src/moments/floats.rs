@@ -1,8 +1,11 @@
-//! Moments of a block with float columns. The mean of each column is subtracted, and the sums of products of these
-//! differences are the co-moments of the block.
+//! Moments of a block with float columns. The mean of each column over the block is subtracted; the sums of
+//! products of these differences are the co-moments of the block.
 //!
-//! First, one value of the column is subtracted from all its values. So the mean of a constant column is exactly that
-//! value, and its differences are exactly 0.
+//! Before that, one value of the column is subtracted from all its values. So the mean of a constant column is
+//! exactly that value, and its differences are exactly 0.
+//!
+//! A *tile* is some columns of the matrix whose products with those of another tile are computed together. The
+//! *place* of a column is its position in the state, where exact columns come first.
 
 use super::arch::{Kernel, Level};
 use super::exact::Number;
@@ -36,8 +39,8 @@ impl Room {
         self.matrix.bytes_held() + 8 * self.products.capacity()
     }
 
-    /// Calls `f` with the products and each pair of places with a float, the later one first. A place has
-    /// `each` columns of the matrix.
+    /// Calls `f` with the products and the places of each pair of columns that has a float column, the later place
+    /// first. Each place has `each` columns of the matrix.
     fn each_pair(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
         let (level, step) = (Level::best(), TILE / each / LANES * LANES);
         if each * layout.columns() <= LANES {
@@ -62,8 +65,8 @@ impl Room {
         }
     }
 
-    /// Visits pairs as [`Self::each_pair`] does, for columns that fit one group, pair by pair: a tile would compute
-    /// more products.
+    /// Visits pairs as [`Self::each_pair`] does, for columns that fit one group. Computes pair by pair, because a
+    /// tile would compute more products than there are pairs.
     fn each_pair_of_few(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
         self.products.resize(LANES * LANES, 0.0);
         for i in 0..each * layout.columns() {
@@ -98,7 +101,7 @@ impl Kernel for Dot<'_> {
     }
 }
 
-/// The products of two tiles of columns.
+/// Sums of the products of all columns of one tile with those of another.
 struct Products<'a> {
     all: &'a [f64],
     at: (usize, usize),
@@ -112,16 +115,16 @@ impl Products<'_> {
     }
 }
 
-/// Mean that was subtracted from a column, and what else is left of it.
+/// Mean that was subtracted from a column, and the remaining sum of the differences.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
     mean: Mean,
-    /// Sum of the differences from the mean, which is close to 0.
+    /// Sum of the differences from the mean: close to 0, because of rounding.
     rest: f64,
     odd: Odd,
 }
 
-/// Computes the moments over the rows that the common mask of all columns passes, into a block without rows.
+/// Computes the moments over the rows in which no column is NULL, and stores them in a block without rows.
 pub(crate) fn set_shared(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -146,7 +149,7 @@ pub(crate) fn set_shared(
     });
 }
 
-/// Adds for each pair with a float column the moments over the rows that the masks of both columns pass.
+/// Adds for each pair with a float column the moments over the rows in which neither column is NULL.
 pub(crate) fn add_split(
     layout: &Layout,
     arrays: &[ArrayRef],
@@ -211,7 +214,7 @@ fn pair_sums(pair: [(&ArrayRef, Option<&[u8]>); 2]) -> FloatSums {
     scalar::floats(&x, &y, &rows)
 }
 
-/// Writes the differences of a column's values from their mean; 0 where the mask is not set.
+/// Writes the differences of a column's values from their mean; 0 for NULLs.
 fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> Column {
     let level = Level::best();
     let usable = |row: &usize| mask.is_none_or(|mask| mask[*row] != 0);
@@ -241,8 +244,8 @@ fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> 
     Column { mean: base.plus(first).plus(shift), rest, odd }
 }
 
-/// Replaces every value that is not finite by a finite one of a row that counts, so that it has no effect. Returns
-/// which kinds of such values there were.
+/// Replaces every NaN and infinity by a finite value of a row that is not NULL, so that it has no effect. Returns
+/// which of these non-finite kinds there were.
 fn set_odd_aside(values: &mut [f64], mask: Option<&[u8]>) -> Odd {
     let counts = |row: usize| mask.is_none_or(|mask| mask[row] != 0);
     let usable = (0..values.len()).find(|row| counts(*row) && values[*row].is_finite());
@@ -280,7 +283,7 @@ impl Kernel for Finite<'_> {
     }
 }
 
-/// Kernel that subtracts a number from all values that count, sets the others to 0, and returns the sum.
+/// Kernel that subtracts a number from all values that are not NULL, sets the others to 0, and returns the sum.
 struct TakeOff<'a> {
     values: &'a mut [f64],
     mask: Option<&'a [u8]>,

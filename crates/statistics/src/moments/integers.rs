@@ -1,4 +1,4 @@
-//! A vector of wide integers, each stored in as few words as the layout needs.
+//! A vector of wide integers (sums of moments), each stored in as few 64-bit words as the column types need.
 
 use super::wide::Wide;
 
@@ -27,7 +27,7 @@ impl Integers {
         Wide::from_words(&self.all[index * self.words..][..self.words])
     }
 
-    /// Sets one integer; the layout has enough words for all sums.
+    /// Sets one integer. The value must fit the number of words, which is enough for all sums of the layout.
     pub(crate) fn set(&mut self, index: usize, value: Wide) {
         self.all[index * self.words..][..self.words].copy_from_slice(&value.0[..self.words]);
     }
@@ -43,7 +43,7 @@ impl Integers {
         }
     }
 
-    /// Adds to an integer of two words.
+    /// Adds to an integer in a vector of two words per integer.
     #[inline]
     pub(crate) fn add_narrow(&mut self, index: usize, value: i128) {
         let at = &mut self.all[2 * index..][..2];

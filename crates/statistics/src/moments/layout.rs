@@ -45,7 +45,7 @@ impl Layout {
         self.types.len()
     }
 
-    /// Returns the scale of the integers at a place: decimal digits after the point.
+    /// Returns the scale of the decimals at a place (number of decimal digits after the point); 0 for integers.
     pub(crate) fn scale(&self, place: usize) -> i32 {
         match self.types[self.at[place]] {
             DataType::Decimal128(_, scale) => i32::from(scale),

@@ -1,12 +1,12 @@
-//! Matrices of bytes and of floats in the layouts that kernels read: each column contiguous, and groups of columns
-//! interleaved row by row.
+//! Matrices of byte columns and of float columns, in the two layouts that the kernels of moments read: each
+//! column contiguous, and groups of columns interleaved row by row.
 
 use std::ops::Range;
 
 /// Number of columns of bytes in an interleaved group.
 pub(crate) const GROUP: usize = 16;
 
-/// Bytes of a cache line, and number of rows of bytes that a kernel processes per step.
+/// Bytes of a cache line, and number of rows of a byte column that a kernel processes at a time.
 pub(crate) const LINE: usize = 64;
 
 /// Number of columns of floats in an interleaved group.
@@ -46,8 +46,9 @@ impl Bytes {
         self.lines
     }
 
-    /// Returns the bytes from one column to the next. They are one line more than a column has, because columns at
-    /// multiples of a large power of two would compete for the same lines of the cache.
+    /// Returns the distance in bytes from the start of one column to that of the next. It is one cache line more than
+    /// a column has, because columns at multiples of a large power of two would compete for the same lines of the
+    /// cache.
     pub(crate) fn stride(&self) -> usize {
         (self.lines + 1) * LINE
     }
@@ -71,7 +72,7 @@ impl Bytes {
         &self.interleaved[start..][group * stride..][..self.lines * LINE * GROUP]
     }
 
-    /// Returns the bytes from one interleaved group to the next, with padding as in [`Bytes::stride`].
+    /// Returns the distance in bytes from one interleaved group to the next, with padding as in [`Bytes::stride`].
     pub(crate) fn group_stride(&self) -> usize {
         self.stride() * GROUP
     }
@@ -87,7 +88,7 @@ impl Bytes {
         self.plain.capacity() + self.interleaved.capacity()
     }
 
-    /// Asserts the preconditions of the kernels.
+    /// Asserts that the ranges of columns and the `room` for the results fit the matrix and the kernels.
     pub(crate) fn check(&self, left: &Range<usize>, right: &Range<usize>, room: usize, width: usize) {
         assert!(self.lines > 0 && left.end <= self.columns && right.end <= self.columns);
         assert!([left.start, left.end, right.start, right.end].iter().all(|k| k.is_multiple_of(GROUP)));
@@ -134,7 +135,7 @@ impl Floats {
         self.rows
     }
 
-    /// Returns the number of values from one column to the next, with padding as in [`Bytes::stride`].
+    /// Returns the distance in values from one column to the next, with padding as in [`Bytes::stride`].
     fn stride(&self) -> usize {
         self.rows.next_multiple_of(LANES) + LANES
     }
@@ -152,7 +153,7 @@ impl Floats {
         &self.interleaved[group * self.rows..][..self.rows]
     }
 
-    /// Fills the interleaved copy.
+    /// Fills the interleaved copy of the columns.
     pub(crate) fn interleave(&mut self) {
         let stride = self.stride();
         for (group, to) in self.interleaved.chunks_exact_mut(self.rows).take(self.columns / LANES).enumerate()
@@ -169,7 +170,7 @@ impl Floats {
         8 * self.plain.capacity() + 8 * LANES * self.interleaved.capacity()
     }
 
-    /// Asserts the preconditions of the kernels.
+    /// Asserts that the ranges of columns and the `room` for the results fit the matrix and the kernels.
     pub(crate) fn check(&self, left: &Range<usize>, right: &Range<usize>, room: usize, width: usize) {
         assert!(left.end <= self.columns && right.end <= self.columns);
         assert!([left.start, left.end, right.start, right.end].iter().all(|k| k.is_multiple_of(LANES)));

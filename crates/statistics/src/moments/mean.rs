@@ -16,8 +16,8 @@ impl Mean {
         Mean { high, low: value.saturating_sub(high as i128) as f64 }
     }
 
-    /// Returns the sum of this and `more`. It is not rounded if `more` is much smaller (Knuth, TAOCP 2, theorem 4.2.2
-    /// B).
+    /// Returns the sum of this mean and `more`. The sum is exact if `more` is much smaller (Knuth, TAOCP 2, theorem
+    /// 4.2.2 B).
     pub(crate) fn plus(self, more: f64) -> Mean {
         let more = more + self.low;
         let high = self.high + more;

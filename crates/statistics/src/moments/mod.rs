@@ -1,6 +1,6 @@
-//! Moments of columns: their sums, sums of squares and sums of products of all pairs, computed in one pass as one state
-//! that can be merged (thesis, chapter 3). Means, variances, covariances, correlations, regressions and cosine
-//! similarities of any pair follow from them.
+//! Moments of columns: their sums, sums of squares and sums of products of all pairs, computed in one pass as one
+//! state that can be merged (M. Chiosa's thesis, ETH Zurich no. 29551, chapter 3). Means, variances, covariances,
+//! correlations, regressions and cosine similarities of any pair follow from them.
 //!
 //! - Input: columns of 8- to 64-bit integers, decimals and floats, mixed as one likes. An integer in a pair
 //!   with a float counts as the nearest float.

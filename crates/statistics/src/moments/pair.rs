@@ -1,4 +1,5 @@
-//! Computes the answers from the moments of a pair of columns.
+//! Computes means, variances, covariances, correlations and regressions from the moments (sums and sums of
+//! products) of a pair of columns.
 //!
 //! Sums of integers are converted to floats only here, after the mean has been subtracted exactly. So the correlation
 //! of columns with a mean far from 0 is as accurate as that of columns with a mean near 0.
@@ -23,7 +24,7 @@ pub struct Regression {
     pub slope: f64,
     /// Value of y on the line at x = 0; NaN if x is constant.
     pub intercept: f64,
-    /// Share of the variance of y that the line explains; NaN if x is constant, 1 if only y is.
+    /// Fraction of the variance of y that the line explains; NaN if x is constant, 1 if y is constant and x is not.
     pub r2: f64,
     /// Number of rows of the pair.
     pub count: u64,
@@ -35,7 +36,7 @@ pub struct Regression {
     pub sxx: f64,
     /// Sum of the squared differences of y from its mean.
     pub syy: f64,
-    /// Sum of the products of both differences.
+    /// Sum of the products of the differences of x and of y from their means.
     pub sxy: f64,
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct Side {
     pub(crate) mean: f64,
     /// Sum of the squared differences from the mean.
     pub(crate) squares: f64,
-    /// Sum of the squared values.
+    /// Sum of the squared values, without subtracting the mean.
     pub(crate) raw: f64,
     pub(crate) odd: Odd,
     /// Scale of the values: number of decimal digits after the point.
@@ -60,7 +61,7 @@ impl Odd {
     const NAN: u8 = 1;
     const HIGH: u8 = 2;
     const LOW: u8 = 4;
-    /// All kinds.
+    /// All kinds of non-finite values.
     pub(crate) const ALL: u8 = 7;
 
     pub(crate) fn of(value: f64) -> Odd {
@@ -80,7 +81,8 @@ impl Odd {
         self.0 |= other.0;
     }
 
-    /// Returns the mean of all values, given the mean of the finite ones: NaN or an infinity if there are others.
+    /// Returns the mean of all values, given the mean of the finite ones: NaN or an infinity if there are non-finite
+    /// values.
     fn mean(self, mean: f64) -> f64 {
         match self.0 {
             0 => mean,
@@ -99,7 +101,7 @@ pub(crate) struct Pair {
     pub(crate) y: Side,
     /// Sum of the products of the differences from the means.
     pub(crate) products: f64,
-    /// Sum of the products of the values.
+    /// Sum of the products of the values, without subtracting the means.
     pub(crate) raw: f64,
 }
 

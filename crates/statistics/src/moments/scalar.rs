@@ -1,5 +1,5 @@
-//! Computes moments row by row and pair by pair. Tests compare the kernels with it, and it processes the few blocks
-//! that the kernels do not support.
+//! Computes moments (sums and sums of products of pairs of columns) row by row and pair by pair. Tests compare
+//! the fast kernels with this code, which also processes the few blocks that the kernels do not support.
 
 use super::layout::{Layout, pair_at, triangle};
 use super::mean::Mean;
@@ -31,7 +31,7 @@ impl Values {
         }
     }
 
-    /// Returns the values at `rows` that are not NULL, less a base value, and that base.
+    /// Returns a base value, and the values at `rows` that are not NULL, minus that base.
     fn apart(&self, rows: &[usize]) -> (Mean, Vec<f64>) {
         match self {
             Values::Exact(values) => {
@@ -63,7 +63,7 @@ pub(crate) fn distance(value: i128, from: i128) -> f64 {
     value.checked_sub(from).map_or_else(|| value as f64 - from as f64, |distance| distance as f64)
 }
 
-/// Returns the sums of all pairs over the rows.
+/// Returns the sums of all pairs of columns over the first `rows` rows.
 pub(crate) fn split(layout: &Layout, columns: &[ArrayRef], rows: usize) -> Split {
     let values: Vec<Values> = layout.at.iter().map(|column| Values::of(&columns[*column])).collect();
     let whole = |row: &usize| columns.iter().all(|column| column.is_valid(*row));
@@ -95,7 +95,7 @@ fn exact(p: &Values, q: &Values, rows: &[usize]) -> ExactSums {
     sums
 }
 
-/// Returns the sums of a pair with a float over those of the rows in which neither is NULL.
+/// Returns the sums of a pair with a float column, over those of `rows` in which neither column is NULL.
 pub(crate) fn floats(p: &Values, q: &Values, rows: &[usize]) -> FloatSums {
     let valid = |row: &usize| p.is_valid(*row) && q.is_valid(*row);
     let rows: Vec<usize> = rows.iter().copied().filter(valid).collect();
@@ -110,8 +110,8 @@ pub(crate) fn floats(p: &Values, q: &Values, rows: &[usize]) -> FloatSums {
     }
 }
 
-/// Subtracts the mean twice: the second time removes rounding errors of the first. Values that are not finite
-/// count as the first one that is.
+/// Subtracts the mean twice: the second time removes rounding errors of the first. NaN and infinities are replaced by
+/// the first finite value.
 fn centered((base, mut values): (Mean, Vec<f64>)) -> (Vec<f64>, Mean, Odd) {
     let mut odd = Odd::default();
     values.iter().for_each(|value| odd.add(Odd::of(*value)));

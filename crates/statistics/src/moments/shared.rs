@@ -2,8 +2,10 @@
 //! per pair.
 //!
 //! Invariant: sums of integers are exact, whatever the order of rows and merges. For pairs with a float column, the
-//! co-moment (the sum of the products of the differences from the means) is kept. Co-moments are merged by the formula of
-//! Chan, Golub and LeVeque (1979), which never subtracts large numbers from each other.
+//! co-moment (the sum of the products of the differences from the means) is kept. Co-moments are merged by the
+//! formula of Chan, Golub and LeVeque (1979), which never subtracts large numbers from each other.
+//!
+//! *Exact* columns are those of integers and decimals; others are floats.
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};
@@ -27,7 +29,8 @@ pub(crate) struct Shared {
     pub(crate) products: Integers,
     /// Mean of every column, if at least one column has floats; otherwise empty.
     pub(crate) floats: Vec<FloatColumn>,
-    /// Co-moment of each pair with a float column: the rest of the triangle of pairs after the exact ones.
+    /// Co-moment of each pair with a float column. These pairs come after the pairs of exact columns in the triangle
+    /// of all pairs.
     pub(crate) comoments: Vec<f64>,
 }
 
@@ -43,7 +46,8 @@ impl Shared {
         }
     }
 
-    /// Sets the number of rows to `rows` and the exact sums to 0. The caller must set the floats.
+    /// Sets the number of rows to `rows` and the exact sums to 0. The caller must then set the moments of float
+    /// columns.
     pub(crate) fn clear(&mut self, rows: u64) {
         self.rows = rows;
         self.sums.clear();
@@ -57,7 +61,7 @@ impl Shared {
             + 8 * self.comoments.capacity()
     }
 
-    /// Returns the moments of the column at a place.
+    /// Returns the moments of the column at `place` (its position in the reordered columns).
     fn side(&self, layout: &Layout, place: usize) -> Side {
         let pair = pair_at(place, place);
         let Some(float) = pair.checked_sub(triangle(layout.exact)) else {
@@ -68,7 +72,7 @@ impl Shared {
         Side::float(self.rows, mean, self.comoments[float], odd, 0)
     }
 
-    /// Returns the moments of the pair of columns at two places.
+    /// Returns the moments of the pair of columns at the places `p` and `q` (positions in the reordered columns).
     pub(crate) fn pair(&self, layout: &Layout, p: usize, q: usize) -> Pair {
         let (x, y) = (self.side(layout, p), self.side(layout, q));
         let (products, raw) = if p.max(q) < layout.exact {
@@ -81,7 +85,7 @@ impl Shared {
         Pair { count: self.rows, x, y, products, raw }
     }
 
-    /// Merges the moments of other rows. The number of rows together must be within the limit.
+    /// Merges the moments of other rows. Together there must be at most the maximum number of rows of a state.
     pub(crate) fn merge(&mut self, layout: &Layout, other: &Shared) {
         if other.rows == 0 {
             return;

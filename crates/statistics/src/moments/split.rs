@@ -1,6 +1,10 @@
-//! Moments of pairs of columns, each over its own rows: those in which neither column of the pair is NULL.
+//! Moments of pairs of columns, each over the rows in which neither column of the pair is NULL.
 //!
-//! Invariant: as in [`super::shared`], of which this is the general form, with six numbers per pair.
+//! Invariant: sums of integers are exact, as in [`super::shared`], which is the special case without NULLs. Here each
+//! pair has six numbers.
+//!
+//! *Exact* columns are those of integers and decimals; others are floats. The *place* of a column is its position in
+//! the state, where exact columns come first.
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};
@@ -9,8 +13,8 @@ use super::pair::{Odd, Pair, Side, central};
 use super::shared::Shared;
 use super::wide::Wide;
 
-/// Sums of a pair of exact columns: of the column at the later place, of the other column, of the squares of each, and
-/// of the products.
+/// Sums of a pair of exact columns (integers or decimals): of the column at the later place, of the other column, of
+/// the squares of each, and of the products.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExactSums {
     pub(crate) count: u64,
@@ -66,7 +70,7 @@ impl Split {
         ExactSums { count: self.counts[pair], of: std::array::from_fn(|k| self.sums.get(5 * pair + k)) }
     }
 
-    /// Returns the moments of the pair of columns at two places, including the rows of `whole`.
+    /// Returns the moments of the pair of columns at the places `p` and `q`, including the rows of `whole`.
     pub(crate) fn pair_with(&self, layout: &Layout, whole: &Shared, p: usize, q: usize) -> Pair {
         let (pair, exact) = (pair_at(p, q), triangle(layout.exact));
         let (later, earlier) = (p.max(q), p.min(q));

@@ -1,4 +1,5 @@
-//! Moments against plain twins: exactness, merging, NULLs, and hostile bytes.
+//! Tests moments (sums and sums of products of pairs of columns) against a naive implementation (the plain twin):
+//! exactness, merging, NULLs, and hostile bytes.
 
 use super::*;
 use crate::moments::layout::triangle;
@@ -11,7 +12,7 @@ use arrow_array::{Decimal128Array, UInt32Array};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// A small generator: the tests need many numbers, not good ones.
+/// A simple random number generator: the tests need many numbers, not good ones.
 struct Numbers(u64);
 
 impl Numbers {
@@ -34,7 +35,7 @@ impl Numbers {
         Arc::new(builder.finish())
     }
 
-    /// Returns a random column of any type: of the full range, of a few values or of one; some with NULLs.
+    /// Returns a random column of any type: over the full range, or with few values or one; sometimes with NULLs.
     fn column(&mut self, rows: usize) -> ArrayRef {
         let (choice, bits) = (self.next() >> 40 & 15, (self.next() >> 40) as u32 % 64);
         let nulls = (self.next() >> 40 & 7).saturating_sub(4);
@@ -75,13 +76,13 @@ fn moments(columns: &[ArrayRef], nulls: NullHandling) -> Moments {
     moments
 }
 
-/// Returns the plain twin's sums of the same rows.
+/// Returns the sums of the same rows as the plain twin, the naive implementation, computes them.
 fn twin(columns: &[ArrayRef], nulls: NullHandling) -> Split {
     let layout = Layout::new(&types(columns), nulls).unwrap();
     scalar::split(&layout, columns, columns[0].len())
 }
 
-/// Asserts that exact pairs are equal to the last bit, others up to rounding.
+/// Asserts that sums of exact pairs are equal to those of the plain twin to the last bit, and others up to rounding.
 fn assert_equals_twin(moments: &Moments, twin: &Split) {
     let layout = &moments.layout;
     let nothing = Shared::new(layout);
@@ -195,7 +196,8 @@ fn agrees_with_the_plain_twin_over_blocks_and_tiles() {
     assert_equals_twin(&moments(&wide, NullHandling::Listwise), &twin(&wide, NullHandling::Listwise));
 }
 
-/// 2^33 rows of the greatest values, as doubled states: the published baselines wrap after a few thousand.
+/// Adds 2^33 rows of the greatest values, by merging a state with itself: the published baselines wrap around after a
+/// few thousand rows.
 #[test]
 fn paper_3_5_full_range_columns_do_not_wrap() {
     let extremes = |high: u64, low: u64| (0..1024).map(move |k| if k % 2 == 0 { high } else { low });
@@ -237,7 +239,8 @@ fn constant_columns_correlate_with_nothing() {
     assert_eq!(moments.correlation(3, 3), 1.0);
 }
 
-/// Constant only over the rows where the other column is not NULL, and far from the other rows.
+/// The column is constant only over the rows where the other column is not NULL, and far from that value in the other
+/// rows.
 #[test]
 fn a_column_constant_over_the_rows_of_a_pair() {
     let rows = 5000;
@@ -274,7 +277,7 @@ fn odd_floats_spoil_their_own_pairs_only() {
     assert!(pairwise.correlation(0, 2).is_nan() && pairwise.correlation(1, 2).is_nan());
     assert!(pairwise.mean(0).is_nan() && pairwise.mean(1) == f64::INFINITY);
     close(pairwise.correlation(2, 3), 1.0, 1e-3, "correlation");
-    // The NULL excludes the differing row.
+    // The only row with a different value is left out of the pair because of a NULL.
     close(pairwise.correlation(0, 4), pairwise.correlation(2, 4), 1e-3, "correlation");
     assert!(pairwise.correlation(0, 4).is_finite());
     let listwise = moments(&columns, NullHandling::Listwise);

@@ -1,4 +1,4 @@
-//! Reads the numbers of Arrow arrays for moments.
+//! Reads the numbers of Arrow arrays for moments (sums and sums of products of pairs of columns).
 
 use crate::decimals;
 use arrow_array::cast::AsArray;
@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Runs `$body` with `$arrow` naming the Arrow type of an exact column.
+/// Evaluates `$body` with `$arrow` naming the Arrow type of an exact column (of integers or decimals).
 macro_rules! for_exact {
     ($data_type:expr, $arrow:ident => $body:expr) => {
         farpool_model::with_integer!($data_type, $arrow => $body, unreachable!("the layout refuses {}", $data_type))
@@ -43,7 +43,7 @@ pub(crate) fn check(types: &[DataType], columns: &[ArrayRef]) -> Result<usize> {
     Ok(rows)
 }
 
-/// Converts decimals whose unscaled values fit 64 bits to such integers; returns other arrays unchanged.
+/// Converts decimals whose unscaled values fit 64 bits to 64-bit integers; returns other arrays unchanged.
 pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
     let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() else { return array };
     let mut narrow = vec![0; decimals.len()];

@@ -1,7 +1,7 @@
-//! Integers of 384 bits, as sums of products need them: the sum of squares of 2^62 decimals of 38 digits, multiplied by
-//! the number of rows, is less than 2^383 (thesis, equation 3.2, without rounding).
+//! Integers of 384 bits, for exact sums of products: the sum of squares of 2^62 decimals of 38 digits, multiplied
+//! by the number of rows, is less than 2^383 (M. Chiosa's thesis, ETH Zurich no. 29551, equation 3.2, without rounding).
 //!
-//! Invariant: nothing here panics. Results that do not fit wrap, which happens only with corrupt states.
+//! Invariant: nothing here panics. Results that do not fit wrap around, which happens only with corrupt states.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Mul, Sub};
@@ -23,7 +23,7 @@ impl Wide {
         Wide(all)
     }
 
-    /// Returns the exact product of two.
+    /// Returns the exact product of two 128-bit integers.
     #[inline]
     pub(crate) fn product(a: i128, b: i128) -> Wide {
         let product = magnitude_product(a.unsigned_abs(), b.unsigned_abs());

@@ -38,12 +38,14 @@ const EVERYTHING: SketchParameters = SketchParameters {
 /// Number of values in the highest level of KLL. With it, the error of ranks is less than a hundredth.
 const QUANTILES: u16 = 256;
 
-/// Sketches for the columns of wider tables: only the number of distinct values, with an error of 1.6 %.
+/// Sketches for the columns of tables with more columns than that: only the number of distinct values, with an error
+/// of 1.6 %.
 const LITTLE: SketchParameters =
     SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0, quantiles: None };
 
-/// Maximum number of candidates per frequent value that is kept, before the least frequent are dropped; and in
-/// `BYTES_PER_CANDIDATE` the bytes of a candidate without its string, including empty slots.
+/// Maximum number of candidates per frequent value that is kept: with more, the least frequent are dropped.
+/// `BYTES_PER_CANDIDATE` is the number of bytes of a candidate without its string, including empty slots of the hash
+/// table.
 const CANDIDATES: usize = 8;
 const BYTES_PER_CANDIDATE: usize = 256;
 
@@ -245,7 +247,7 @@ impl Profile {
         };
         let columns = schema.fields().iter().map(|field| column(field.data_type()));
         let moments = match ColumnMoments::new(schema)? {
-            // Half as much again for scratch memory, which the bound for groups does not include.
+            // Half as much again is added for scratch memory, which this bound on states does not include.
             Some(none) => {
                 of_state(StateFunction::Moments(NullHandling::Pairwise), none.moments.types())? * 3 / 2
             }
@@ -299,13 +301,14 @@ impl ColumnMoments {
         Ok(Some(ColumnMoments { columns, moments }))
     }
 
-    /// Returns the index of a table column among these columns; `None` if it is not one of them.
+    /// Returns the position in [`ColumnMoments::columns`] of a table column; `None` if it is not one of them.
     pub fn place(&self, column: usize) -> Option<usize> {
         self.columns.binary_search(&column).ok()
     }
 }
 
-/// Returns whether values of this canonical type can be multiplied: integers, decimals and floats.
+/// Returns whether values of this canonical type can be multiplied (and so have moments): integers, decimals and
+/// floats.
 pub fn is_numeric(data_type: &DataType) -> bool {
     use DataType::{Date32, Timestamp};
     data_type.is_floating()

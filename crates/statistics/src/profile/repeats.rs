@@ -111,8 +111,8 @@ impl<'a, K: Key> Entries<'a, K> {
         entries
     }
 
-    /// Clears the slots and makes room for the values of `rows` rows. At most half of the rows, plus those of one
-    /// trial, have distinct values.
+    /// Clears the slots and makes room for the values of `rows` rows. Counting stops if more than half of the rows
+    /// are distinct, so that there are at most half as many distinct values as rows, plus those of one trial.
     fn make_room(&mut self, rows: usize) {
         self.slots.clear();
         self.slots.resize((rows + 2 * TRIAL_ROWS).next_power_of_two(), 0);
@@ -155,7 +155,7 @@ impl<'a, K: Key> Entries<'a, K> {
     }
 }
 
-/// Bits by which values are compared.
+/// Bits of a value, by which values are compared.
 trait Key: Copy + PartialEq {
     /// Returns a hash whose lowest bits select the slot.
     fn mixed(self) -> u64;
@@ -197,7 +197,7 @@ mod tests {
     use arrow_array::UInt64Array;
     use std::sync::Arc;
 
-    /// Returns whether an array in which each value occurs eight times is counted.
+    /// Returns whether the repetitions of an array are counted, if each of `values` occurs eight times in it.
     fn are_counted(values: &[u64]) -> bool {
         let rows = UInt64Array::from_iter_values(values.iter().copied().cycle().take(8 * values.len()));
         let rows: ArrayRef = Arc::new(rows);

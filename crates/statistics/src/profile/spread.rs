@@ -41,7 +41,7 @@ fn put_bins(spread: &mut Spread, histogram: &Histogram) {
     let bins = histogram.bins(limits::SPREAD_BINS_MAX);
     let Some(first) = bins.first() else { return };
     let width = first.high - first.low;
-    // Near the end of the range of floats, the width of a bin may overflow.
+    // The width of a bin may overflow if the values are near the end of the range of floats.
     if first.low.is_finite() && width.is_finite() && width > 0.0 && bins.len() <= limits::SPREAD_BINS_MAX {
         (spread.low, spread.width) = (first.low, width);
         spread.bins = bins.iter().map(|bin| bin.count).collect();
@@ -56,7 +56,7 @@ fn put_quantiles(spread: &mut Spread, sketch: &Sketch) {
         Value::Int(value) => *value as f64,
         Value::Float(value) if value.is_nan() => f64::INFINITY,
         Value::Float(value) => *value,
-        // Only types with a distance between values have quantiles.
+        // Other types have no distance between values, and so no quantiles.
         _ => f64::INFINITY,
     };
     (spread.quantiles, spread.quantile_error) = (quantiles.iter().map(number).collect(), error);

@@ -1,4 +1,5 @@
-//! Converts profiles to encoded states, in which form they are sent and stored in the pool, and back.
+//! Converts profiles (sketches, histograms and moments of a table's columns) to encoded states and back. States
+//! are sent and stored in encoded form.
 
 use super::{ColumnMoments, ColumnProfile, Profile};
 use crate::{Histogram, Moments, Sketch};
@@ -26,8 +27,9 @@ impl Profile {
         self.moments.as_ref().map(|moments| moments.moments.to_bytes())
     }
 
-    /// Merges the states of one column into those of earlier rows, `before`, and keeps the result in this profile. The
-    /// caller must do so for all columns, and call [`Profile::put_moments_behind`].
+    /// Merges the states of one column into those of earlier rows, `before`, and keeps the result in this profile.
+    /// The caller must do so for all columns, and call [`Profile::put_moments_behind`], because the parts of a
+    /// profile must refer to the same rows.
     ///
     /// # Errors
     /// `Corrupt` when the states are corrupt or not of the column.

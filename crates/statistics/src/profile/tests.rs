@@ -1,4 +1,5 @@
-//! Tests a profile against sketches, histograms and moments that see every value, and its encoding.
+//! Tests the profile of a table (sketches, histograms and moments of its columns) against sketches, histograms
+//! and moments that see every value; and tests its encoding.
 
 use super::*;
 use arrow_array::{
@@ -8,7 +9,7 @@ use farpool_model::{ColumnStates, MomentsState, TableInfo, TableName, TableStati
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Rows whose values repeat more the smaller `spread` is, with a column for each path through the code.
+/// Returns rows with a column for each path through the code. The smaller `spread`, the more values repeat.
 fn rows(count: usize, spread: u64, seed: u64) -> RecordBatch {
     let mut state = seed | 1;
     let mut next = move || {
@@ -61,7 +62,7 @@ fn statistics(profile: &Profile) -> TableStatistics {
 #[test]
 fn the_most_that_a_profile_takes_is_known_before() {
     let texts = |round: usize| {
-        // A few frequent values of the greatest length that is kept, among others.
+        // A few frequent strings of the greatest length that is kept, among other strings.
         let text = |row: usize| match row % 3 {
             0 => format!("{:01000}", row % 120),
             _ => format!("text {round} {row}"),
@@ -143,7 +144,7 @@ proptest! {
     }
 }
 
-/// Encodes a profile.
+/// Returns the encoded states of a profile, by column, and that of its moments.
 fn written(profile: &Profile) -> (Vec<ColumnStates>, Option<MomentsState>) {
     profile.arrange(profile.states().into_iter().map(bytes::Bytes::from).collect())
 }
@@ -169,7 +170,7 @@ proptest! {
 
     #[test]
     fn moments_of_whole_blocks_are_those_of_all_rows(blocks in 0usize..6, spread in 1u64..3000, seed in any::<u64>()) {
-        // With floats and without them, where blocks are larger.
+        // Tests with float columns, and without, where blocks of rows are larger.
         for columns in [0..3, 2..3] {
             let batch = rows(6_000, spread, seed);
             let columns = &batch.columns()[columns];
@@ -231,7 +232,7 @@ fn states_of_other_columns_are_refused() {
 #[test]
 fn a_spread_has_the_frequent_values_and_all_numbers_in_bins() {
     let rows = 100_000;
-    // Half of the values are 7, the others all differ; the names are few.
+    // Half of the numbers are 7, and the others are all different; there are few names.
     let numbers: Vec<i64> = (0..rows).map(|i| if i % 2 == 0 { 7 } else { i * 10 }).collect();
     let names: StringViewArray = (0..rows).map(|i| Some(format!("name {}", i % 3))).collect();
     let batch = RecordBatch::try_from_iter([
@@ -251,7 +252,7 @@ fn a_spread_has_the_frequent_values_and_all_numbers_in_bins() {
     );
     assert_eq!(spread.quantiles.len(), limits::SPREAD_QUANTILES_MAX);
     assert!(spread.quantiles.is_sorted() && spread.quantile_error < 0.02);
-    // Half of the values are at most 7, and few are below.
+    // About half of the values are at most 7, and few are below 7.
     assert_eq!((spread.quantiles[1], spread.quantiles[29]), (7.0, 7.0));
     assert!(spread.quantiles[48] > 300_000.0 && spread.quantiles[48] < 700_000.0);
     let spread = profile.columns()[1].spread().unwrap();

@@ -1,15 +1,15 @@
-//! The estimator of Redis: Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017),
-//! algorithm 6.
+//! Redis' estimate of the number of distinct elements from the registers of a HyperLogLog: Otmar Ertl, "New
+//! cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6.
 
 use super::{INDEX_BITS, REGISTER_MASK, REGISTERS};
 
-/// The most zeros that can follow in a hash.
+/// Maximum number of zeros that can follow in a hash after the bits of the register index.
 const MOST_ZEROS: usize = 64 - INDEX_BITS as usize;
 
-/// 1 / (2 ln 2).
+/// Limit of the estimator's bias constant for many registers: 1 / (2 ln 2).
 const ALPHA: f64 = 0.721_347_520_444_481_7;
 
-/// Number of registers with each value.
+/// Number of registers with each possible value.
 pub(super) struct Histogram([u32; REGISTER_MASK as usize + 1]);
 
 impl Default for Histogram {
@@ -23,7 +23,8 @@ impl Histogram {
         self.0[usize::from(register & REGISTER_MASK)] += count as u32;
     }
 
-    /// Registers above the greatest possible value, which only foreign bytes have, count for nothing.
+    /// Returns the estimate. Ignores registers above the greatest possible value, which only bytes not written by
+    /// Redis or this crate have.
     pub fn estimate(&self) -> u64 {
         let registers = REGISTERS as f64;
         let share = |count: u32| f64::from(count) / registers;

@@ -159,7 +159,8 @@ impl<'a> Reader<'a> {
         Ok(histogram.estimate())
     }
 
-    /// Raises `registers` to those of the value where these are greater. After an error, `registers` are unspecified.
+    /// Raises each of `registers` to that of the value where the value's is greater. After an error, `registers` are
+    /// unspecified.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -175,7 +176,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Calls `f` with each run and the index of its first register. Fails unless the runs cover exactly all registers.
+    /// Calls `f` with each run of equal registers and the index of its first register. Fails unless the runs cover
+    /// exactly all registers.
     fn runs(self, mut f: impl FnMut(sparse::Run, usize)) -> Result<(), Corrupt> {
         let mut first = 0;
         for run in sparse::runs(&self.0[HEADER_BYTES..]) {
@@ -243,8 +245,8 @@ impl Writer {
         self.raise(index, rank)
     }
 
-    /// Raises all registers to those of another value where these are greater. The result is dense if one of the two
-    /// is. After an error, the bytes of this value are unspecified.
+    /// Raises each register to that of another value where the other's is greater. The result is dense if one of the
+    /// two values is. After an error, the bytes of this value are unspecified.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -276,7 +278,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Raises all registers to `registers` where these are greater.
+    /// Raises each register to that of `registers` where the latter is greater.
     ///
     /// # Errors
     /// [`Corrupt`].
@@ -287,7 +289,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Raises a register to `rank` if it is less. Returns whether it was.
+    /// Raises a register to `rank` if it is less than `rank`. Returns whether it was.
     fn raise(&mut self, index: usize, rank: u8) -> Result<bool, Corrupt> {
         if self.0[4] == SPARSE {
             match sparse::raise(&mut self.0, index, rank)? {
@@ -342,7 +344,7 @@ pub fn keep_count(value: &mut [u8], count: u64) {
     value[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
 }
 
-/// Returns three bytes as a number of 24 bits, which has four registers.
+/// Returns three bytes as a number of 24 bits, which holds four registers of six bits.
 fn four(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
 }
@@ -372,7 +374,7 @@ fn raise_dense(dense: &mut [u8], index: usize, rank: u8) -> bool {
 fn place(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let index = hash as usize & (REGISTERS - 1);
-    // There are at most 50 zeros.
+    // A bit that is always set limits the number of zeros to 50.
     let rest = hash >> INDEX_BITS | 1 << (64 - INDEX_BITS);
     (index, rest.trailing_zeros() as u8 + 1)
 }

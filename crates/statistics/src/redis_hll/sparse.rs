@@ -1,4 +1,4 @@
-//! Sparse values: registers as runs of equal ones.
+//! Sparse form of HyperLogLogs in the format of Redis: the registers as runs of equal ones.
 //!
 //! ```text
 //! 00nnnnnn           n + 1 registers are zero
@@ -13,8 +13,8 @@ const ZEROS_IN_BYTE: usize = 64;
 const GREATEST_VALUE: u8 = 32;
 const VALUES_IN_BYTE: usize = 4;
 
-/// Number of runs that are checked for joining after one has changed, from the run before it on. It is enough for the
-/// three runs that the changed one may have become.
+/// Number of runs that are checked for joining after a run has changed, starting with the run before it. Reason: a
+/// changed run may have become three runs, each of which may be joined with its neighbours.
 const JOINED_RUNS: usize = 5;
 
 /// Encoded run of a value without elements.
@@ -67,7 +67,7 @@ pub(super) enum Raised {
     NeedsDense,
 }
 
-/// Up to three runs that replace one.
+/// Up to three encoded runs that replace one.
 #[derive(Default)]
 struct Encoded {
     bytes: [u8; 5],
@@ -95,8 +95,8 @@ fn value(register: u8, count: usize) -> u8 {
     0x80 | (register - 1) << 2 | (count - 1) as u8
 }
 
-/// Encodes all registers as runs; `None` if a register exceeds the maximum of sparse values, or the value would be too
-/// long.
+/// Encodes all registers as runs; `None` if a register exceeds the maximum of the sparse form, or the result would be
+/// longer than the maximum size of a sparse value.
 pub(super) fn written(registers: &[u8]) -> Option<Vec<u8>> {
     let mut runs = Vec::new();
     for equal in registers.chunk_by(|one, other| one == other) {
@@ -143,7 +143,7 @@ pub(super) fn raise(whole: &mut Vec<u8>, index: usize, rank: u8) -> Result<Raise
     Ok(Raised::Yes)
 }
 
-/// Joins runs of the same value from `at` on.
+/// Joins adjacent runs of equal register values, from the run at byte `at` on.
 fn join(whole: &mut Vec<u8>, mut at: usize) {
     for _ in 0..JOINED_RUNS {
         match whole.get(at..) {

@@ -1,4 +1,5 @@
-//! Values against bytes that redis-server 7.0.15 has written, and against plain registers.
+//! Tests HyperLogLogs in the format of Redis against bytes that redis-server 7.0.15 has written, and against
+//! plain tables of registers.
 
 use super::*;
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Returns a value with the elements of these numbers, its cardinality unknown.
+/// Returns a HyperLogLog with the decimal numbers of this range as elements, without a cached cardinality.
 fn with_elements(numbers: std::ops::Range<u32>) -> Writer {
     let mut value = Writer::new();
     for number in numbers {
@@ -118,7 +119,7 @@ fn what_is_none_and_what_does_not_add_up_is_told_apart() {
     assert_eq!((short.raise(16, 1), short.raise(17, 1)), (Ok(true), Err(Corrupt)));
 }
 
-/// Generates raises of registers in a plain table: the register and its new value.
+/// Generates changes of a HyperLogLog: the index of a register, and the value to which it is raised.
 fn raised() -> impl Strategy<Value = Vec<(usize, u8)>> {
     let near = (0..200_usize, 1..6_u8);
     let far = (0..REGISTERS, 1..52_u8);

@@ -72,8 +72,8 @@ impl Sketch {
         all.into_iter().take(count).map(|(estimate, _, value)| (value.clone(), estimate)).collect()
     }
 
-    /// Returns for each share of `shares` a quantile: the value such that this share of the values is at or below it.
-    /// NULLs are ignored. Returns an empty list without values; `None` without KLL.
+    /// Returns for each fraction in `shares` a quantile: a value such that this fraction of the values is at or below
+    /// it. NULLs are ignored. Returns an empty list without values; `None` without KLL.
     pub fn quantiles(&self, shares: &[f64]) -> Option<Vec<Quantile>> {
         let mut found = self.quantiles.as_ref()?.at(shares, &self.data_type);
         // The least and the greatest value are known exactly.
@@ -89,8 +89,8 @@ impl Sketch {
         Some(found)
     }
 
-    /// Returns the rank error of quantiles: the share of values at or below a quantile may differ by this much from the
-    /// requested share, at the confidence of quantiles. `None` without KLL.
+    /// Returns the rank error of quantiles: the fraction of values at or below a quantile may differ by this much
+    /// from the requested fraction, at the confidence of quantiles. `None` without KLL.
     pub fn quantile_error(&self) -> Option<f64> {
         let values = self.basics.values().max(1) as f64;
         Some((self.quantiles.as_ref()?.rank_error() / values).min(1.0))
@@ -105,8 +105,9 @@ impl Sketch {
         }
     }
 
-    /// Returns whether the counts of all values are known to be exact. That is so if every distinct value is kept as a
-    /// frequent one and the counts, none of which is too low, add up to no more than the number of values.
+    /// Returns whether the counts of all values are known to be exact. That is so if every distinct value is kept as
+    /// a frequent value and the estimated counts, none of which is too low, add up to no more than the number of
+    /// values.
     fn is_counted_exactly(&self) -> bool {
         let distinct = self.distinct.as_ref().and_then(Distinct::few);
         let kept = self.top.iter().count();
@@ -134,7 +135,8 @@ impl Sketch {
             low = low.max(signed - deviation);
             value = if judged.trusted { least } else { signed };
         }
-        // Equal bounds would say that the count is certain, so the lower bound is at least one below.
+        // Equal bounds would mean that the count is certain, so the lower bound is made at least one less than the
+        // upper bound.
         Some(estimate(value.round(), low.ceil().min(least - 1.0), least, 0.0, least))
     }
 
@@ -147,7 +149,8 @@ impl Sketch {
     fn moment_within(&self, failure: f64) -> Option<Estimate> {
         let (table, shape) = (self.second_moment.as_ref()?, self.parameters.second_moment?);
         let value = median(table.products(table));
-        // The variance of a row is at most 2 F2² / 2^P.
+        // The variance of the estimate of one row of counters is at most 2 F2² / 2^P, where F2 is the second moment
+        // and 2^P the number of counters.
         let error = bounds::median_deviations(shape.rows, failure) * (2.0 / width(shape)).sqrt();
         let high = if error < 1.0 { value / (1.0 - error) } else { f64::INFINITY };
         let values = self.basics.values() as f64;
@@ -172,7 +175,8 @@ impl Sketch {
         let value = median(ours.products(theirs));
         let moments = self.moment_within(0.02).zip(other.moment_within(0.02));
         let product = moments.map_or(f64::INFINITY, |(one, two)| one.high * two.high);
-        // The variance of a row is at most (F2 F2' + J²) / 2^P, and J² at most F2 F2'.
+        // The variance of the estimate of one row of counters is at most (F2 F2' + J²) / 2^P, and J² is at most F2
+        // F2', where J is the size of the join, F2 and F2' are the second moments, and 2^P is the number of counters.
         let error = bounds::median_deviations(shape.rows, 0.03) * (2.0 * product / width(shape)).sqrt();
         let most = product.sqrt().min(self.basics.values() as f64 * other.basics.values() as f64);
         Ok(Some(estimate(value.max(0.0).round(), value - error, value + error, 0.0, most)))

@@ -41,8 +41,8 @@ pub(crate) struct Basics {
     pub nulls: u64,
     pub range: Option<(Literal, Literal)>,
     pub sum: Option<Sum>,
-    /// Whether all values to come are known to be between the minimum and the maximum. Used only for strings, for which
-    /// comparing is expensive.
+    /// Whether all values that are added next are known to be between the minimum and the maximum. Used only for
+    /// strings, for which comparing is expensive.
     pub within: bool,
 }
 
@@ -252,7 +252,7 @@ fn summary_of(words: &[u64]) -> Option<Summary> {
     Level::best().run(Widen { values: words, words: &mut copy, word: |word| word })
 }
 
-/// Computes the least, the greatest and the sum of a block of unsigned integers.
+/// Kernel that returns the minimum, the maximum and the sum of a block of unsigned integers.
 struct Unsigned<'a>(&'a [u64]);
 
 impl Kernel for Unsigned<'_> {
@@ -271,7 +271,7 @@ impl Kernel for Unsigned<'_> {
     }
 }
 
-/// Finds the least and the greatest of a block of floats, in the order of [`float_order`].
+/// Kernel that returns the minimum and the maximum of a block of floats, in the order of [`float_order`].
 struct Floats<'a>(&'a [u64]);
 
 impl Kernel for Floats<'_> {
@@ -294,7 +294,7 @@ fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)
     Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-/// Returns the first 8 bytes, padded with zeros, as a number. Values with different prefixes compare as their prefixes
+/// Returns the first 8 bytes, padded with zeros, as a number. Values with different prefixes compare as these numbers
 /// do.
 #[inline]
 fn prefix(bytes: &[u8]) -> u64 {

@@ -1,13 +1,13 @@
-//! Hashes of a block of values. All sketches of a column process a block in turn, each all of it before the next sketch
-//! begins. So each loop is short, and the table of each sketch is loaded into the cache once for many values.
+//! Hashes of a block of values. Each sketch of a column processes the whole block before the next sketch begins.
+//! So each loop is short, and the table of each sketch is loaded into the cache once for many values.
 
 use crate::arch::{Kernel, Level};
 use crate::hash::{self, Hash, SEED};
 use farpool_model::{Literal, limits};
 
-/// Number of values per block. With 1024, tables of six rows were evicted from the core's cache between blocks; with
-/// more than this, the hashes themselves are. Measured with 2^12 to 2^14 counters: a tenth faster than with 1024 or 16
-/// × 1024.
+/// Number of values per block. Measured with 2^12 to 2^14 counters, this is a tenth faster than 1024 or 16 × 1024.
+/// Reason: with 1024, tables of six rows of counters were evicted from the core's cache between blocks; with larger
+/// blocks, the hashes themselves are.
 pub(crate) const BLOCK: usize = 4 * limits::BLOCK_ROWS;
 
 /// Hashes of up to [`BLOCK`] values: their first words, and their second words.

@@ -1,14 +1,15 @@
-//! Tables of counters: Count-Min (Cormode and Muthukrishnan 2005; thesis, section 4.2.2) and Fast-AGMS
-//! (Cormode and Garofalakis 2005; section 4.2.3).
+//! Tables of counters for two sketches of a column: Count-Min, which estimates how often a value occurs (Cormode and
+//! Muthukrishnan 2005; M. Chiosa's thesis, ETH Zurich no. 29551, section 4.2.2), and Fast-AGMS, which estimates join
+//! sizes and second moments (Cormode and Garofalakis 2005; section 4.2.3).
 //!
 //! A row of Fast-AGMS is stored as two plain counts per counter: one cell counts the values that increment the counter,
 //! and one those that decrement it. The counter is the difference of the two cells; their sum is the counter of
 //! Count-Min at the same position. So where the shapes of Fast-AGMS and Count-Min agree, one table serves both, at half
 //! the cost. The sign is the highest bit of a cell's index.
 //!
-//! Row j uses the bits of the hash from j·s to j·s + b, where b is the number of bits of a cell's index. The stride s
-//! is 16 if the hash has that many bits, because each row's bits then fill a 16-bit lane of it; otherwise s is b, as in
-//! SKT.
+//! Row j uses the bits of the hash from j·s to j·s + b, where b is the number of bits of a cell's index. The
+//! stride s is 16 if the hash has that many bits, because the bits of each row then fill a 16-bit lane of the hash;
+//! otherwise s is b, as in SKT (Chiosa et al., VLDB 2021), the sketch accelerator of the thesis.
 //!
 //! The values of a block are first counted in bytes, which for four rows fit the L1 cache. A byte that overflows adds
 //! 256 to its cell.
@@ -23,8 +24,8 @@ use farpool_model::limits;
 /// Number of bits of a lane, and stride of rows whose bits are in lanes.
 const LANE: u8 = 16;
 
-/// Byte counters of one row. There are as many as a lane can address, so that no index needs a check; those beyond the
-/// row's own cells are never used.
+/// Byte counters of one row. There are as many as a 16-bit lane can address, so that no index needs a bounds check;
+/// those beyond the row's own cells are never used.
 type Bytes = [u8; 1 << LANE];
 
 /// The bits of a hash that the rows of a table use.
@@ -143,7 +144,7 @@ impl Table {
         let (carries, bits) = (&mut self.carries, self.shape.bits);
         count_lanes(first, 0, carries, hashes.of_lanes(0), bits);
         count_lanes(second, half, carries, hashes.of_lanes(1), bits);
-        // Carries are added one by one, but their cache misses overlap.
+        // Carries are added one by one, which is fast because their cache misses overlap.
         carries.drain(..).for_each(|cell| self.cells[cell as usize] += 1 << u8::BITS);
     }
 
@@ -158,12 +159,13 @@ impl Table {
         }
     }
 
-    /// Returns the cell of `hash` in each row.
+    /// Returns for each row the count in the cell of `hash`.
     pub fn at(&self, hash: Hash) -> impl Iterator<Item = u64> {
         (0..usize::from(self.shape.rows)).map(move |row| self.cell(row, self.shape.place(hash, row)))
     }
 
-    /// Returns for each row two cells: that of `hash`, and the one at the same position with the other sign.
+    /// Returns for each row the counts of two cells: that of `hash`, and the cell at the same position with the other
+    /// sign.
     fn both_at(&self, hash: Hash) -> impl Iterator<Item = (u64, u64)> {
         let half = self.shape.width() / 2;
         (0..usize::from(self.shape.rows)).map(move |row| {
@@ -196,7 +198,7 @@ fn product(ours: &[u64], theirs: &[u64]) -> i128 {
     (0..half).map(|place| counter(ours, place) * counter(theirs, place)).sum()
 }
 
-/// Counts the lanes of `words` in up to four rows, each row its own lane.
+/// Counts the 16-bit lanes of `words` in up to four rows: lane j of each word in row `first` + j.
 fn count_lanes(bytes: &mut [Bytes], first: usize, carries: &mut Vec<u32>, words: &[u64], bits: u8) {
     match bytes {
         [] => {}
@@ -239,7 +241,7 @@ impl<const ROWS: usize> Kernel for Lanes<'_, ROWS> {
     }
 }
 
-/// Out of line, so that the loop stays small.
+/// Not inlined, so that the loop that calls it stays small.
 #[cold]
 #[inline(never)]
 fn carry(carries: &mut Vec<u32>, cell: usize) {

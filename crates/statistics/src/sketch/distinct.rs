@@ -1,5 +1,6 @@
-//! HyperLogLog: estimates the number of distinct values (Flajolet et al. 2007; thesis, section 4.2.1). Uses the
-//! estimator of Ertl 2017, which is unbiased for any number of values and needs no tables.
+//! HyperLogLog: estimates the number of distinct values (Flajolet et al. 2007; M. Chiosa's thesis, ETH Zurich no.
+//! 29551, section 4.2.1). Uses the estimator of Ertl 2017, which is unbiased for any number of values and needs no
+//! tables.
 //!
 //! As in Apache DataSketches, the low bits of the first word of a value's hash select its register, and its rank is one
 //! plus the number of leading zeros of the second word. While there are few values, their coupons are kept instead of
@@ -24,7 +25,7 @@ pub(crate) const RANK_MAX: u8 = 63;
 pub(crate) struct Distinct {
     precision: u8,
     state: State,
-    /// Lower bound of all registers. Values with at most this rank change nothing.
+    /// Lower bound of all registers. Values with at most this rank cannot change a register.
     floor: u8,
     /// Number of values to add before `floor` is computed again.
     patience: usize,
@@ -38,9 +39,9 @@ const STEP: usize = 512;
 
 #[derive(Clone, Debug)]
 pub(crate) enum State {
-    /// The coupons of few values.
+    /// Coupons (register index and rank), while there are few values.
     Few(Coupons),
-    /// Registers: the greatest rank of the values of each.
+    /// Registers: for each, the greatest rank of its values.
     Many(Vec<u8>),
 }
 
@@ -58,7 +59,8 @@ pub(crate) fn coupon(low: u64, high: u64) -> u32 {
     rank << COUPON_BITS | low as u32 & ((1 << COUPON_BITS) - 1)
 }
 
-/// Floor from which ranks are compared with the floor instead of the registers: then only one value in 16 passes.
+/// Minimum floor at which ranks are compared with the floor instead of the registers: then only one value in 16
+/// passes.
 const FLOOR_MIN: u8 = 4;
 
 impl Distinct {
@@ -158,7 +160,7 @@ impl Distinct {
         }
     }
 
-    /// Returns the registers, after converting coupons to registers if necessary.
+    /// Returns the registers. Converts the coupons to registers first if the sketch still has coupons.
     pub fn registers(&mut self) -> &mut Vec<u8> {
         if let State::Few(coupons) = &self.state {
             let mut registers = vec![0; 1 << self.precision];
@@ -173,7 +175,8 @@ impl Distinct {
         }
     }
 
-    /// Returns the number of distinct coupons, which is nearly that of distinct values; `None` if there are registers.
+    /// Returns the number of distinct coupons, which is nearly the number of distinct values; `None` if the sketch
+    /// has registers.
     pub fn few(&self) -> Option<usize> {
         match self.state() {
             State::Few(coupons) => Some(coupons.len()),

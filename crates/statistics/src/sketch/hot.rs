@@ -1,8 +1,8 @@
 //! Counts very frequent ("hot") values by comparison, before anything is hashed. In a skewed column most values are one
 //! of a few. In every row of counters, each of them would otherwise wait for the store of the one before.
 //!
-//! Invariant: the words that are left and those that were counted are together the words of the input. A state does not
-//! depend on which words were hot.
+//! Invariant: the words that [`Hot::split`] returns and those that it counts are together the words of the input.
+//! A state does not depend on which words were hot.
 
 use super::block::BLOCK;
 use crate::arch::{Kernel, Level};
@@ -26,14 +26,14 @@ pub(crate) struct Hot {
     words: Option<[u64; HOT]>,
     counts: [u64; HOT],
     blocks: u32,
-    /// Words of a block that are not hot. One longer than a block, because the last word may be stored behind the end.
-    /// Allocated on first use.
+    /// Words of a block that are not hot. The buffer is one longer than a block, because the last word may be stored
+    /// behind the end. Allocated on first use.
     rest: Option<Box<[u64; BLOCK + 1]>>,
 }
 
 impl Hot {
-    /// Chooses hot words anew if it is time for that; must be called before each block. If other words become hot,
-    /// returns the former ones with their counts.
+    /// Chooses hot words anew every [`PATIENCE`] blocks; must be called before each block. If other words become hot,
+    /// returns the former hot words with their counts.
     pub fn before(&mut self, words: &[u64]) -> Option<Counted> {
         let due = self.blocks.is_multiple_of(PATIENCE) && words.len() == BLOCK;
         self.blocks = self.blocks.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Converts Arrow arrays to blocks of values, in the few forms in which values are hashed. NULLs are left out.
+//! Converts Arrow arrays to blocks of values, in the few forms that the hash function takes. NULLs are left out.
 
 use super::block::BLOCK;
 use crate::arch::{Kernel, Level};
@@ -154,7 +154,8 @@ impl Source<'_, '_> {
         self.each(values.len(), |i| values.value(i), |values| Items::Bytes(values));
     }
 
-    /// Calls `take` with the values of those of `rows` rows that are not left out; `value` returns the value of a row.
+    /// Calls `take` with the values of those rows that are not left out (NULLs and rows with the count 0); `value`
+    /// returns the value of a row.
     fn each<V>(&mut self, rows: usize, value: impl Fn(usize) -> V, items: impl Fn(&[V]) -> Items<'_>) {
         let (mut block, mut times) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
         if self.counts.is_none() && self.nulls.is_none_or(|nulls| nulls.null_count() == 0) {

@@ -41,7 +41,7 @@ pub(super) struct Levels<T> {
     random: u64,
 }
 
-/// Parts of a state that are encoded.
+/// The encoded parts of a state.
 pub(super) struct Parts<'a, T> {
     pub levels: &'a [Vec<T>],
     pub squares: f64,
@@ -61,7 +61,7 @@ impl<T: Copy + Ord> Levels<T> {
         Levels { k, count: 0, levels: vec![Vec::new()], squares: 0.0, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// Creates a state from its parts; `None` if they cannot be those of a state of `count` values.
+    /// Creates a state from its encoded parts; `None` if they cannot be those of a state of `count` values.
     pub fn from_parts(
         k: u16,
         count: u64,
@@ -126,7 +126,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// Adds each value as many times as its count.
+    /// Adds each value as many times as the count beside it.
     pub fn add_counted(&mut self, values: impl Iterator<Item = (T, u64)>) {
         for (value, times) in values {
             self.count = self.count.saturating_add(times);
@@ -152,8 +152,8 @@ impl<T: Copy + Ord> Levels<T> {
         self.compress();
     }
 
-    /// Returns for each share in `shares` the value such that this share of the values is at or below it. Returns an
-    /// empty list without values.
+    /// Returns for each fraction in `shares` a value such that this fraction of the values is at or below it. Returns
+    /// an empty list without values.
     pub fn ranked(&self, shares: &[f64]) -> Vec<Ranked<T>> {
         let weight = |height: usize| 1_u64 << height;
         let all = self.levels.iter().enumerate();
@@ -210,11 +210,11 @@ impl<T: Copy + Ord> Levels<T> {
         (0..self.levels.len()).map(|height| self.capacity(height)).sum()
     }
 
-    /// Moves values to higher levels until all values fit the room.
+    /// Moves values to higher levels until the values of all levels together fit the room.
     fn compress(&mut self) {
         while self.held() > self.room() {
             let is_full = |height: &usize| self.levels[*height].len() >= self.capacity(*height);
-            // Such a level exists, because the levels together hold more than the sum of their sizes.
+            // A full level exists, because the levels together hold more values than the sum of their sizes.
             let Some(height) = (0..self.levels.len()).find(is_full) else { return };
             if height + 1 == LEVELS_MAX {
                 return;
@@ -229,7 +229,7 @@ impl<T: Copy + Ord> Levels<T> {
         let (below, above) = self.levels.split_at_mut(height + 1);
         let level = &mut below[height];
         level.sort_unstable();
-        // If their number is odd, the last one stays in the level.
+        // With an odd number of values, the last one stays in the level.
         let even = level.len() & !1;
         above[0].extend(level[..even].iter().skip(start).step_by(2));
         level.drain(..even);
@@ -242,7 +242,7 @@ impl<T: Copy + Ord> Levels<T> {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        // The high bits are the most random ones.
+        // The high bits of the state are the most random ones.
         (self.random >> 40) as usize & (end - 1)
     }
 }
@@ -258,13 +258,13 @@ mod tests {
         levels
     }
 
-    /// Returns the range of ranks of a value, as shares: of values below it, and of those at or below it.
+    /// Returns the range of ranks of a value, as two fractions: of the values below it, and of those at or below it.
     fn shares(sorted: &[i64], value: i64) -> (f64, f64) {
         let share = |place: usize| place as f64 / sorted.len() as f64;
         (share(sorted.partition_point(|v| *v < value)), share(sorted.partition_point(|v| *v <= value)))
     }
 
-    /// Returns the error of the rank of `value` as the answer for `q`.
+    /// Returns the error of the rank of `value` as the answer for the quantile `q`.
     fn off(sorted: &[i64], q: f64, value: i64) -> f64 {
         let (below, up_to) = shares(sorted, value);
         (below - q).max(q - up_to).max(0.0)
@@ -286,7 +286,7 @@ mod tests {
         assert!(Levels::<i64>::new(64).ranked(&[0.5]).is_empty());
     }
 
-    /// Orders that are hard for a sample: ascending, descending, in runs, mixed, few values, skewed.
+    /// The orders are hard for a sample: ascending, descending, in runs, mixed; also few values, and skewed ones.
     #[test]
     fn bounds_hold_for_hostile_orders() {
         type Order = fn(i64) -> i64;
@@ -325,7 +325,7 @@ mod tests {
                 }
             }
         }
-        // The bounds are to hold in 95 of 100 cases.
+        // The bounds must hold in at least 95 of 100 cases.
         assert!(missed * 20 <= asked, "{missed} of {asked}");
     }
 

@@ -1,6 +1,6 @@
-//! Sketches of one column, computed in one pass: HyperLogLog, Count-Min and Fast-AGMS, which share one 128-bit hash per
-//! value; the most frequent values; quantiles; and the numbers of rows and NULLs, minimum, maximum and sum (thesis,
-//! chapter 4).
+//! Sketches of one column, computed in one pass: HyperLogLog, Count-Min and Fast-AGMS, which share one 128-bit hash
+//! per value; the most frequent values; quantiles; and the numbers of rows and NULLs, minimum, maximum and sum (M.
+//! Chiosa's thesis, ETH Zurich no. 29551, chapter 4).
 //!
 //! Invariant: a state is the same, bit for bit, however the rows were divided and in which order the parts were merged.
 //! Exceptions are sums of floats, the set of frequent values and the sample for quantiles. No two rows of one table of
@@ -53,7 +53,7 @@ pub struct Sketch {
     data_type: DataType,
     basics: Basics,
     distinct: Option<Distinct>,
-    /// Counters of Count-Min; `None` if it has none, or those of Fast-AGMS serve both.
+    /// Counters of Count-Min; `None` if the sketch has no Count-Min, or the counters of Fast-AGMS serve both.
     frequency: Option<Table>,
     second_moment: Option<Table>,
     top: Candidates,
@@ -318,7 +318,8 @@ impl Sketch {
     }
 }
 
-/// Returns the smallest of Count-Min's counters for `hash`, from its own table or that of Fast-AGMS.
+/// Returns the smallest of Count-Min's counters for `hash`: from Count-Min's own table, or else from that of
+/// Fast-AGMS, which may serve both.
 fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table>, hash: Hash) -> u64 {
     let rows = parameters.frequency.map_or(0, |counters| counters.rows.into());
     match (own, both) {

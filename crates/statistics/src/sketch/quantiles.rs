@@ -10,7 +10,7 @@ use crate::hash;
 use arrow_schema::DataType;
 use farpool_model::{Error, Literal, Result, Value, schema};
 
-/// Quantile: a value such that a given share of the values is at or below it.
+/// A quantile: a value such that a given fraction of the values is at or below it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantile {
     /// One of the column's values.
@@ -23,7 +23,7 @@ pub struct Quantile {
     pub confidence: f64,
 }
 
-/// KLL sample of a column's values, as integers that compare as they do.
+/// KLL sample of a column's values, which are converted to integers that compare as the values do.
 #[derive(Clone, Debug)]
 pub(super) enum Quantiles {
     Words(Levels<i64>),
@@ -88,7 +88,7 @@ impl Quantiles {
         }
     }
 
-    /// Returns the quantile of each share in `shares`; an empty list without values.
+    /// Returns the quantile for each fraction in `shares`; an empty list without values.
     pub fn at(&self, shares: &[f64], data_type: &DataType) -> Vec<Quantile> {
         match self {
             Quantiles::Words(levels) => quantiles(levels, shares, &|key| literal(key, data_type)),
@@ -98,7 +98,7 @@ impl Quantiles {
         }
     }
 
-    /// Returns the error of the rank of a value, as a number of values.
+    /// Returns by how many values the rank of a quantile may be wrong.
     pub fn rank_error(&self) -> f64 {
         match self {
             Quantiles::Words(levels) => levels.rank_error(),
@@ -174,8 +174,8 @@ fn quantiles<T: Copy + Ord>(
     levels.ranked(shares).into_iter().map(of).collect()
 }
 
-/// Encodes the levels. Each has its number of values, its least value, and the difference of each further value to the
-/// one before.
+/// Encodes the levels of a sample. Each level has its number of values, its least value, and for each further value
+/// the difference from the previous one.
 fn put_levels<T: Copy + Ord + Into<i128>>(out: &mut Vec<u8>, parts: &Parts<'_, T>) {
     out.push(parts.levels.len() as u8);
     for level in parts.levels {
@@ -213,7 +213,7 @@ fn read_level<T: TryFrom<i128>>(reader: &mut Reader<'_>) -> Result<Vec<T>> {
         let value = match last {
             None => reader.signed()?,
             Some(last) => {
-                // The difference of two signed 128-bit numbers may need 128 bits without sign.
+                // The difference of two signed 128-bit numbers may need 128 bits without a sign bit.
                 let value = i128::wrapping_add(last, reader.number()?.cast_signed());
                 if value < last {
                     return Err(out_of_order());

@@ -11,7 +11,7 @@ use crate::hash::Hash;
 use farpool_model::Literal;
 use std::collections::HashMap;
 
-/// Number of rows at the beginning of which all are checked.
+/// Number of rows at the beginning of a column that are all checked.
 const ALL: u64 = 8 << 10;
 
 /// After the beginning, one row in this many is checked.
@@ -25,8 +25,8 @@ pub(crate) struct Candidates {
     /// Number of values wanted.
     top: usize,
     seen: u64,
-    /// Candidates by hash. Two values have the same hash with a probability of only 2^-128. The map hashes it again with
-    /// a secret key, because a client could choose values with similar hashes.
+    /// Candidates by the hash of their value. Two values have the same hash with a probability of only 2^-128. The
+    /// map hashes this hash again with a secret key, because a client could choose values with similar hashes.
     found: HashMap<Hash, Candidate>,
     /// Count that a value must exceed to become a candidate.
     floor: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Candidates {
 #[derive(Clone, Debug)]
 struct Candidate {
     value: Literal,
-    /// Estimated count at the time when the value was last checked; it may be higher now.
+    /// Estimated count of the value when it was last checked; the current count may be higher.
     count: u64,
 }
 
@@ -74,7 +74,8 @@ impl Candidates {
         self.seen += len;
     }
 
-    /// Checks those values of which at least one row must be checked.
+    /// Checks the distinct values of a block, of which each occurs as often as its count in `counts`, if at least one
+    /// of the rows is to be checked.
     fn update_counted(&mut self, block: &Block<'_>, counts: &[u64], count: &dyn Fn(Hash) -> u64) {
         for (place, rows) in counts.iter().enumerate() {
             let before = self.seen;
@@ -108,7 +109,8 @@ impl Candidates {
             let mut order: Vec<(u64, Hash)> = self.found.iter().map(|(h, c)| (c.count, *h)).collect();
             order.sort_unstable_by(|one, other| other.cmp(one));
             order[kept..].iter().for_each(|(_, hash)| drop(self.found.remove(hash)));
-            // The capacity of the map after removals depends on its secret key; a rebuilt map always has the same.
+            // The capacity of the map after removals depends on its secret key; a rebuilt map always has the same
+            // capacity.
             let left = std::mem::take(&mut self.found);
             self.found.reserve(2 * kept);
             self.found.extend(left);

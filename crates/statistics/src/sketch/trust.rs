@@ -1,4 +1,5 @@
-//! Trust in the counts of Count-Min, judged from the other two sketches of the column (thesis, sections 4.3.4 and
+//! Trust in the counts of Count-Min, judged from the other two sketches of the column (M. Chiosa's thesis, ETH Zurich
+//! no. 29551, sections 4.3.4 and
 //! 4.3.5).
 //!
 //! Count-Min overestimates the count of a value when, in every row of counters, another value uses the same counter.
@@ -7,8 +8,8 @@
 
 use std::fmt;
 
-/// Maximum share of the distinct values that may share all their counters with other values for Count-Min to be
-/// trusted. With 6 × 2^13 counters, this share is reached at 5 100 distinct values; the thesis (figure 4.9) finds
+/// Maximum fraction of the distinct values that may share all their counters with other values for Count-Min to be
+/// trusted. With 6 × 2^13 counters, this fraction is reached at 5 100 distinct values; the thesis (figure 4.9) finds
 /// errors from 1 500 on.
 const SHARED_MAX: f64 = 0.01;
 

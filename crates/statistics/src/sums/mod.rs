@@ -90,7 +90,8 @@ impl ExactSums {
         Some(ExactSums { totals, seen, purpose, scale, has_carries })
     }
 
-    /// Makes these the sums of a single group, from which values can be removed again by [`ExactSums::retract`].
+    /// Makes these the sums of a single group (as for a window function), from which values can be removed again by
+    /// [`ExactSums::retract`].
     #[must_use]
     pub fn retractable(mut self) -> ExactSums {
         self.seen = Seen::Counts(Vec::new());
@@ -309,7 +310,7 @@ impl AnyTotals {
         }
     }
 
-    /// Returns the column of words of the states of rows that each are a group.
+    /// Returns the state column of words for rows each of which is a group of its own.
     fn words_of(&self, values: &dyn Array, valid: Option<NullBuffer>) -> ArrayRef {
         let data_type = self.data_type();
         match (self, values.data_type()) {

@@ -1,4 +1,5 @@
-//! Tracks which groups have values, in the cheapest form that the result needs.
+//! Tracks which groups of a sum have values (a sum without values is NULL), in the cheapest form that the result
+//! needs.
 
 use super::words::{Rows, take_first};
 use arrow_array::UInt64Array;
@@ -7,7 +8,7 @@ use arrow_buffer::NullBuffer;
 /// Records which groups have values, or how many.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// The first groups, as many as this number, all have a value, because no row was NULL or filtered out so far.
+    /// Every group below this number has a value, because no row was NULL or filtered out so far.
     All(usize),
     /// Whether each group has a value.
     Some(Vec<bool>),
@@ -36,7 +37,7 @@ impl Seen {
         }
     }
 
-    /// Adds counts of states.
+    /// Adds the numbers of values in merged states.
     pub(super) fn add_counts(&mut self, others: &[u64], groups: Option<&[usize]>, total: usize) {
         let Seen::Counts(counts) = self else { unreachable!("means are made of counts") };
         counts.resize(total, 0);

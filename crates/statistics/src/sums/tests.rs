@@ -1,4 +1,4 @@
-//! The loops against a naive fold in a wider integer, however the rows are divided, and means against the
+//! Tests exact sums against a naive fold in a wider integer, however the rows are divided, and means against the
 //! definition of rounding.
 
 use super::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// A row: its group, its value, and the outcome of the filter.
 type Row = (usize, Option<i128>, Option<bool>);
 
-/// Computes the sum and count of each group row by row.
+/// Computes the sum and count of each group row by row, for comparison.
 fn naive(rows: &[Row], groups: usize) -> Vec<(i256, u64)> {
     let mut folded = vec![(i256::ZERO, 0); groups];
     for (group, value, passes) in rows {
@@ -32,8 +32,8 @@ fn decimals(values: impl Iterator<Item = Option<i128>>) -> Decimal128Array {
     values.collect::<Decimal128Array>().with_precision_and_scale(38, 2).unwrap()
 }
 
-/// Returns the states of some rows, whose groups are numbered by first appearance, and the original number of
-/// each.
+/// Returns the states of some rows. The groups of these rows get new numbers in the order of first appearance; also
+/// returns the original number of each.
 fn states(
     rows: &[Row],
     new: &impl Fn() -> ExactSums,
@@ -73,7 +73,7 @@ fn states(
 
 fn merged(parts: &[&[Row]], new: impl Fn() -> ExactSums, groups: usize, first: usize) -> ExactSums {
     let mut sums = new();
-    // Every group has a row in the first merge, as an engine promises.
+    // Every group has a row in the first merge, as engines guarantee.
     let all: Vec<Row> = (0..groups).map(|group| (group, None, Some(true))).collect();
     sums.resize(groups);
     let parts = [all.as_slice()].into_iter().chain(parts.iter().copied()).enumerate();
@@ -85,7 +85,7 @@ fn merged(parts: &[&[Row]], new: impl Fn() -> ExactSums, groups: usize, first: u
     sums
 }
 
-/// Converts states to sums, each with whether the group has a value.
+/// Converts states to the sums of their groups, each with whether the group has a value.
 fn exact(states: &[ArrayRef]) -> Vec<(i256, bool)> {
     let (words, carries) = (&states[0], states[1].as_primitive::<Int64Type>());
     let word = |row: usize| match words.data_type() {
@@ -100,7 +100,7 @@ fn exact(states: &[ArrayRef]) -> Vec<(i256, bool)> {
     (0..words.len()).map(of).collect()
 }
 
-/// Rounds half away from zero, computed on magnitudes.
+/// Returns the expected mean, rounded half away from zero, computed on magnitudes.
 fn rounded(sum: i256, count: u64, factor: i128) -> i256 {
     let (one, count) = (i256::from_i128(1), i256::from_i128(count.into()));
     let twice = |value: i256| value.wrapping_mul(i256::from_i128(2));

@@ -1,4 +1,4 @@
-//! Words that hold sums, and the loops that add to them.
+//! Words (fixed-width integers) that hold the sums of groups, and the loops that add to them.
 //!
 //! Invariant: the sum of a group is its word, plus its carries times 2^b, where b is the number of bits of a word.
 //! Every addition to a word is checked for overflow. Carries are allocated only after the first overflow.
@@ -96,12 +96,12 @@ impl Digits for i256 {
     }
 }
 
-/// Rows that count, and their groups.
+/// Rows that are added, and their groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
     /// The group of each row; `None` when all rows belong to the first group.
     pub groups: Option<&'a [usize]>,
-    /// Rows that count; `None` when all do.
+    /// Rows that are added; `None` when all are.
     pub valid: Option<&'a NullBuffer>,
 }
 
@@ -116,7 +116,7 @@ pub(super) enum Direction {
 #[derive(Debug, Default)]
 pub(super) struct Totals<W> {
     words: Vec<W>,
-    /// One per word, or empty while all are 0.
+    /// Carries of each word; empty while all are 0.
     carries: Vec<i64>,
 }
 

@@ -1,10 +1,10 @@
-//! Tests of the compaction of sparse segments.
+//! Tests of the compaction of sparse segments (files of column chunks of which less than half is still needed).
 
 use super::*;
 
 const ROWS: i64 = 2_600_000;
 
-/// Background that runs jobs that use the disk at once, or on request after [`Waiting::begin`].
+/// A [`Background`] that runs jobs which use the disk at once or, after [`Waiting::begin`], when a test says so.
 #[derive(Debug, Default)]
 struct Waiting {
     jobs: Mutex<Vec<Job>>,
@@ -79,14 +79,14 @@ fn what_is_left_of_a_segment_is_written_anew_by_itself() {
         waiting.begin();
         let before = segments(&directory);
         let expected = thin_out(&catalog, &t);
-        // Whether the values are in memory makes no difference.
+        // Compaction must not depend on whether the values are in memory.
         catalog.durable.get().unwrap().reads.cache.reclaim(None, 64 * limits::PAGE_BYTES);
         assert!(waiting.run() < 20, "compaction ends");
         let after = segments(&directory);
         let (was, is) = (before.values().sum::<u64>(), after.values().sum::<u64>());
         assert!(is < was / 4, "{was} bytes became {is}");
         assert!(values(&catalog.get(&tenant(), &t).unwrap().1) == expected);
-        // After two losses of power, moved chunks are found where the manifest says.
+        // After two losses of power, chunks that were moved are found where the manifest says.
         drop(catalog);
         for seed in 1..3 {
             directory.crash(seed);
@@ -115,7 +115,8 @@ fn a_segment_that_an_old_version_needs_is_left_alone_until_it_is_gone() {
     assert!(before.keys().all(|number| !after.contains_key(number)));
 }
 
-/// A change recorded before a compaction, and durable after it, still refers to the old locations of chunks.
+/// A change that was recorded before a compaction, and becomes durable after it, still refers to the old locations of
+/// chunks.
 #[test]
 fn changes_under_way_may_name_a_segment_that_is_gone() {
     let directory = SimulatedDirectory::new();
@@ -129,7 +130,7 @@ fn changes_under_way_may_name_a_segment_that_is_gone() {
     let group = filled(&base.row_groups[0]);
     let mut columns: Vec<_> = group.chunks.iter().map(|chunk| chunk.decode(0..group.rows).unwrap()).collect();
     columns[1] = arrow_array::new_null_array(columns[1].data_type(), group.rows);
-    // One column is new; the other shares its chunk with the old version.
+    // One column of the row group is new; the other one shares its chunk with the old version.
     let mut chunks = base.row_groups[0].chunks.clone();
     chunks[1] = encoded(&catalog, &base, &columns).chunks[1].clone();
     let changed = BTreeMap::from([(0, Some(Arc::new(RowGroup { rows: group.rows, chunks })))]);
@@ -161,7 +162,7 @@ fn compaction_loses_nothing_on_a_disk_that_fails() {
         bench.directory.set_faults(Faults { fails_after: Some(after), ..Faults::default() });
         let first = bench.catalog.compact();
         bench.check();
-        // The next compaction without a failure completes the work.
+        // After the failure, the next compaction completes the work.
         bench.directory.set_faults(Faults::default());
         compacted += usize::from(bench.catalog.compact().is_ok() || first.is_ok());
         bench.check();

@@ -8,7 +8,7 @@ fn every_byte_of_a_directory_is_flipped() {
 }
 
 pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
-    // Log files of the length that copies have: shorter ones would count as truncated.
+    // Log files have the length of those in copies of the directory, because shorter ones would count as truncated.
     let mut bench = Bench::sized(directory, 0, LOG_BYTES);
     bench.load(&name("t"), LoadMode::Create, batch(0..200), None).unwrap();
     bench.load(&name("u"), LoadMode::Create, batch(0..100), None).unwrap();
@@ -22,7 +22,7 @@ pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
     for file in bench.directory.names().unwrap() {
         let bytes = bench.directory.open(&file).unwrap().bytes().unwrap() as usize;
         for at in 0..bytes {
-            // Opening may clear an end that looks torn.
+            // Opening may clear the end of the log if it looks torn, so that each attempt needs a copy.
             let directory = without_reserve(&bench.directory);
             directory.flip(&file, at, 1 << (at % 8));
             let opened = open(&directory);
@@ -34,13 +34,13 @@ pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
                 Ok((catalog, _, recovery)) if !recovery.damaged.is_empty() => {
                     let place = format!("{file} in");
                     assert!(recovery.damaged[0].message.contains(&place), "{}", recovery.damaged[0]);
-                    // Damaged data are errors, and all other data are served.
+                    // Reads of corrupted data are errors, and all other data can be read.
                     let lost = check_lost(catalog, &bench.tables);
                     assert_eq!(lost, recovery.damaged.len());
                     damaged += 1;
                 }
                 Ok((catalog, _, recovery)) => {
-                    // A last record that looks torn counts as not acknowledged.
+                    // If the last record looks torn, it counts as not acknowledged.
                     let is_torn = recovery.dropped.is_some();
                     for (table, expected) in &bench.tables {
                         let found = values(&catalog.get(&tenant(), table).unwrap().1);
@@ -58,7 +58,7 @@ pub(super) fn flip_every_byte(directory: Arc<SimulatedDirectory>) {
 /// Length of a log file in copies of a directory.
 pub(super) const LOG_BYTES: u64 = 8 << 10;
 
-/// Copies the files without the space reserved by the log.
+/// Copies the files of a directory, without the space that the log has reserved at its end.
 pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDirectory> {
     let copy = SimulatedDirectory::new();
     for name in directory.names().unwrap() {
@@ -74,7 +74,7 @@ pub(super) fn without_reserve(directory: &SimulatedDirectory) -> Arc<SimulatedDi
     copy
 }
 
-/// Returns the number of chunks whose values are lost, and checks the values of all others.
+/// Returns the number of chunks whose values cannot be read, and checks the values of all others.
 fn check_lost(catalog: &Catalog, tables: &BTreeMap<TableName, Vec<Option<i64>>>) -> usize {
     let mut lost = 0;
     for (table, expected) in tables {
@@ -108,13 +108,13 @@ fn a_full_disk_refuses_rows_and_takes_drops() {
     let (t, u) = (name("t"), name("u"));
     bench.load(&t, LoadMode::Create, batch(0..10), None).unwrap();
     bench.load(&u, LoadMode::Create, batch(0..100_000), None).unwrap();
-    // Limits the disk to the space in use.
+    // Limits the size of the disk to the space in use.
     let bytes = |file: &String| bench.directory.open(file).unwrap().bytes().unwrap();
     let capacity = bench.directory.names().unwrap().iter().map(bytes).sum();
     bench.directory.set_faults(Faults { capacity: Some(capacity), ..Faults::default() });
     let error = bench.load(&t, LoadMode::Append, batch(0..400_000), None).unwrap_err();
     assert!(error.kind == ErrorKind::OverLimit && error.message.contains("segment"), "{error}");
-    // The log file is reserved, so that small changes succeed until it is full.
+    // Space for the log file is reserved, so that small changes succeed until the log file is full.
     bench.load(&t, LoadMode::Append, batch(10..20), None).unwrap();
     bench.catalog.drop_table(&tenant(), &u).unwrap().wait().unwrap();
     let bench = Bench { tables: [(t, (0..20).map(Some).collect())].into(), ..bench };

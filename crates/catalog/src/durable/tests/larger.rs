@@ -1,4 +1,4 @@
-//! Tests of tables that are larger than the pool.
+//! Tests of tables that are larger than the memory pool.
 
 use super::*;
 use farpool_columns::{Chunk, HeldValues, ValueReader};
@@ -62,7 +62,7 @@ fn a_start_reads_no_values_of_large_row_groups() {
     assert_eq!(sum(&catalog, &t), ROWS * (ROWS - 1) / 2);
 }
 
-/// Returns the indices of the row groups whose values of a column are in memory.
+/// Returns the indices of the row groups whose values of column `column` are in memory.
 fn groups_in_memory(catalog: &Catalog, table: &TableName, column: usize) -> Vec<usize> {
     let (_, table) = catalog.get(&tenant(), table).unwrap();
     let groups = table.row_groups.iter().enumerate();
@@ -86,7 +86,7 @@ fn what_was_used_before_a_start_is_read_after_it() {
             chunk.count_use();
         }
         drop(table);
-        // A start without queries keeps the saved chunks.
+        // A start and stop without queries keeps the file of the used chunks.
         for _ in 0..2 {
             catalog.close().unwrap();
             (catalog, _) = small_catalog(&directory, 8);
@@ -95,12 +95,12 @@ fn what_was_used_before_a_start_is_read_after_it() {
             assert_eq!(groups_in_memory(&catalog, &t, 0), used);
             assert!(groups_in_memory(&catalog, &t, 1).is_empty());
         }
-        // If all fit, the others follow.
+        // If all chunks fit into memory, those that no query used are read after the others.
         catalog.close().unwrap();
         (catalog, _) = small_catalog(&directory, 64);
         catalog.preload();
         assert_eq!(groups_in_memory(&catalog, &t, 1).len(), all);
-        // Without the saved chunks everything still works.
+        // Without the file of the used chunks, everything still works.
         catalog.close().unwrap();
         for at in [0, 9, 25, 90] {
             directory.flip("used", at, 1);
@@ -140,7 +140,7 @@ fn larger_than_the_pool(encryption: Option<Tier>) {
         assert_eq!(sum(&catalog, &t), expected);
         assert!(catalog.pool().usage().bytes_used <= catalog.pool().usage().bytes_limit);
     }
-    // Removes a row group in the middle, and replaces one.
+    // The change removes row group 7, and replaces row group 3 by one with the same values.
     let (version, base) = catalog.get(&tenant(), &t).unwrap();
     let group = filled(&base.row_groups[7]);
     let (gone, replaced) = (group.rows as i64, filled(&base.row_groups[3]));
@@ -151,7 +151,7 @@ fn larger_than_the_pool(encryption: Option<Tier>) {
     let changed = BTreeMap::from([(3, Some(Arc::new(same))), (7, None)]);
     drop((group, replaced, columns));
     catalog.replace_row_groups(&tenant(), &t, (version, &base), &changed, None).unwrap().wait().unwrap();
-    // The old version would keep values in a pool of a few pages.
+    // The old version must be dropped, because it would keep values in a pool that has only a few pages.
     drop(changed);
     let expected = expected - gone * (2 * first + gone - 1) / 2;
     assert_eq!(sum(&catalog, &t), expected);
@@ -167,7 +167,7 @@ fn larger_than_the_pool(encryption: Option<Tier>) {
         let recovery;
         (catalog, recovery) = small_catalog(&directory, 3);
         assert!(recovery.damaged.is_empty());
-        // Only heads and small row groups were read.
+        // Opening the directory read only the heads (metadata) of chunks, and small row groups.
         assert!(catalog.pool().usage().bytes_used <= limits::PAGE_BYTES as u64);
         assert_eq!(sum(&catalog, &t), expected);
         assert_eq!(catalog.info(&tenant(), &t).unwrap().encryption, encryption);
@@ -288,7 +288,7 @@ fn a_trace_has_what_was_read_and_used_and_is_bounded() {
     assert_eq!((recorded.accesses.len(), recorded.lost), (2, 3 * places.len() as u64 - 2));
 }
 
-/// Reader that counts how often values arrive.
+/// A reader of values that counts how often they arrive.
 struct Counted(Arc<AtomicU64>);
 
 impl ValueReader for Counted {
@@ -302,7 +302,8 @@ impl ValueReader for Counted {
     }
 }
 
-/// Background that reads on request. It writes at once, until it is told to queue writes, too.
+/// A [`Background`] that reads from disk when a test says so. It writes at once, until it is told to queue writes,
+/// too.
 #[derive(Debug, Default)]
 struct Later {
     reads: Mutex<Vec<Job>>,
@@ -336,7 +337,7 @@ impl Background for Later {
     }
 }
 
-/// Creates a catalog over a new directory with a pool of `pages`, and returns it with its background.
+/// Creates a catalog over a new directory with a pool of `pages` pages. Also returns the background of the catalog.
 fn waiting_catalog(pages: usize) -> (Arc<Catalog>, Arc<Later>) {
     let later = Arc::new(Later::default());
     let pool = Pool::new(PoolConfig { bytes_limit: pages * limits::PAGE_BYTES }).unwrap();
@@ -346,7 +347,7 @@ fn waiting_catalog(pages: usize) -> (Arc<Catalog>, Arc<Later>) {
     (catalog, later)
 }
 
-/// Begins a load with all its rows, and counts how often it is woken.
+/// Begins a load and buffers all its rows. Also returns a counter of how often the load is woken.
 fn begun(catalog: &Arc<Catalog>, table: &TableName, rows: i64) -> (Load, Arc<AtomicU64>) {
     let options = LoadMode::Create.into();
     let mut load = catalog.begin_load(&tenant(), table, &batch(0..0).schema(), options, None).unwrap();
@@ -360,7 +361,7 @@ fn begun(catalog: &Arc<Catalog>, table: &TableName, rows: i64) -> (Load, Arc<Ato
     (load, woken)
 }
 
-/// Does all pieces that a load has ready.
+/// Does all pieces of work that a load has ready.
 fn work_on(load: &mut Load) -> Result<()> {
     while let Some(piece) = load.next_piece() {
         load.done(piece.run())?;
@@ -393,14 +394,14 @@ fn a_load_waits_for_memory_that_others_have_in_use() {
     }
     waiting.publish().unwrap().wait().unwrap();
     assert_eq!(catalog.info(&tenant(), &u).unwrap().rows, 1_000_000);
-    // Memory stays full only for a bounded number of retries.
+    // If memory stays full, the load gives up after a bounded number of retries.
     let piece = || catalog.pool().allocate_piece(&tenant(), 1 << 10, Tenure::Passing).ok();
     let in_use: Vec<_> = std::iter::from_fn(piece).collect();
     let (mut hopeless, _) = begun(&catalog, &name("v"), ROWS);
     work_on(&mut hopeless).unwrap();
     assert!(hopeless.is_waiting());
     let mut turns = 0;
-    // Other reads proceed between retries.
+    // Other reads proceed between the retries of the load.
     while Later::run(&later.reads) > 0 {
         turns += 1;
     }
@@ -409,7 +410,7 @@ fn a_load_waits_for_memory_that_others_have_in_use() {
     assert!(error.kind == ErrorKind::OverLimit && error.to_string().contains("in use"), "{error}");
     assert!(!hopeless.is_waiting() && !hopeless.seal());
     hopeless.publish().unwrap_err();
-    // A load that was dropped waits for nothing.
+    // A load that was dropped is not retried any more.
     let (mut gone, _) = begun(&catalog, &name("v"), ROWS);
     work_on(&mut gone).unwrap();
     drop(gone);
@@ -437,7 +438,7 @@ fn a_load_waits_for_the_disk_elsewhere_and_does_not_run_ahead_of_it() {
         let jobs = Later::run(&later.writes) as u64;
         assert_eq!(woken.load(Ordering::Relaxed) - before, jobs);
     }
-    // Stops for the last segment, and several times for too many unfinished ones.
+    // The load stops to wait for the last segment, and several times because too many segments are not durable yet.
     assert!(stops > 2, "{stops}");
     later.defers_writes.store(false, Ordering::Relaxed);
     loading.publish().unwrap().wait().unwrap();
@@ -485,7 +486,8 @@ fn a_tenant_that_scans_leaves_others_what_they_have() {
     };
     fill(&other, 400_000);
     fill(&tenant(), 2 * ROWS);
-    // Neither a scan that finds the pool full nor one that has exhausted its quota evicts values of the other tenant.
+    // Values of the other tenant are evicted neither by a scan that finds the pool full nor by one that has exhausted
+    // its tenant's quota.
     for quota in [None, Some(6 * limits::PAGE_BYTES)] {
         catalog.pool().set_quota(&tenant(), quota);
         for _ in 0..2 {
@@ -504,7 +506,7 @@ fn a_tenant_has_no_more_on_disk_than_its_quota() {
     let (catalog, _) = small_catalog(&directory, 16);
     let made = load(&catalog, &t, LoadMode::Create, 0..200_000).unwrap();
     catalog.set_disk_quota(&tenant(), Some(made.bytes_encoded * 3 / 2));
-    // A load over the quota ends and leaves nothing; so does an append.
+    // A load that would exceed the disk quota ends and leaves no rows; so does an append.
     let mut begun =
         catalog.begin_load(&tenant(), &u, &batch(0..0).schema(), LoadMode::Create.into(), None).unwrap();
     let pushed = (0..40).try_for_each(|part| begun.push(&batch(part * 100_000..(part + 1) * 100_000)));
@@ -515,7 +517,7 @@ fn a_tenant_has_no_more_on_disk_than_its_quota() {
     assert_eq!(append.kind, ErrorKind::OverLimit);
     let info = catalog.info(&tenant(), &t).unwrap();
     assert_eq!((info.rows, info.bytes_encoded), (200_000, made.bytes_encoded));
-    // A load within the quota succeeds, and so does one over the quota that makes a table smaller.
+    // A load within the quota succeeds. So does one that exceeds the quota but makes a table smaller.
     load(&catalog, &u, LoadMode::Create, 0..50_000).unwrap();
     catalog.set_disk_quota(&tenant(), Some(1));
     load(&catalog, &t, LoadMode::Replace, 0..100).unwrap();
@@ -530,7 +532,7 @@ fn loads_that_end_at_once_share_the_quota() {
     for _ in 0..20 {
         let (catalog, _) = small_catalog(&SimulatedDirectory::new(), 16);
         let bytes = load(&catalog, &name("t"), LoadMode::Create, 0..2000).unwrap().bytes_encoded;
-        // Each of two loads has room beside the first table, but not both.
+        // The quota has room for one of two loads beside the first table, but not for both.
         catalog.set_disk_quota(&tenant(), Some(bytes * 5 / 2));
         let ready = std::sync::Barrier::new(LOADS);
         let (catalog, ready) = (&catalog, &ready);
@@ -558,7 +560,7 @@ fn handles_that_are_gone_are_forgotten() {
     let of_one = durable.reads.cache.entries();
     assert!(of_one > 3);
     for _ in 0..400 {
-        // Creates and drops as many handles as a load has.
+        // Creates and drops as many handles (chunks whose values may be evicted) as a load has.
         let (_, table) = catalog.get(&tenant(), &t).unwrap();
         for chunk in table.row_groups.iter().flat_map(|group| &group.chunks).filter(|chunk| chunk.is_handle())
         {
@@ -580,7 +582,7 @@ fn pinned_tables_stay_in_memory() {
     let directory = SimulatedDirectory::new();
     let (t, u, small) = (name("t"), name("u"), name("small"));
     let (mut catalog, _) = small_catalog(&directory, 8);
-    // About 6 MiB of a pool of 16 MiB.
+    // The table takes about 6 MiB of a pool of 16 MiB.
     let pinned = staying(LoadMode::Create, Residency::Pinned);
     let made = load(&catalog, &t, pinned, 0..ROWS / 4).unwrap();
     assert!(made.is_pinned && made.bytes_encoded > 2 << 20, "{}", made.bytes_encoded);
@@ -592,7 +594,7 @@ fn pinned_tables_stay_in_memory() {
     load(&catalog, &u, LoadMode::Create, 0..ROWS).unwrap();
     let refused = load(&catalog, &u, staying(LoadMode::Append, Residency::Pinned), 0..10).unwrap_err();
     assert!(refused.kind == ErrorKind::Invalid && refused.message.contains("is not pinned"), "{refused}");
-    // Rows appended to a pinned table or changed in it are pinned, too.
+    // Rows that are appended to a pinned table, or changed in it, are pinned, too.
     load(&catalog, &t, LoadMode::Append, 0..70_000).unwrap();
     load(&catalog, &small, LoadMode::Create, 0..10).unwrap();
     let expected = |rows: i64| rows * (rows - 1) / 2;
@@ -621,7 +623,7 @@ fn a_load_that_is_not_kept_leaves_memory() {
     assert!(absent > made.bytes_encoded / 10 * 9, "{absent} of {}", made.bytes_encoded);
     assert_eq!(sum(&catalog, &t), ROWS * (ROWS - 1) / 2);
     assert_eq!(bytes_absent(&catalog, &t), 0, "what was read is cached");
-    // Without a data directory, evicted rows could not be read again.
+    // Without a data directory, these residencies are refused, because evicted rows could not be read again.
     let (catalog, _) = new_catalog();
     for residency in [Residency::Pinned, Residency::Passing] {
         let refused = load(&catalog, &t, staying(LoadMode::Create, residency), 0..10).unwrap_err();

@@ -1,4 +1,5 @@
-//! Tests of logs that lost their end, and of logs with a torn end.
+//! Tests of logs that lost records at their end, which is an error, and of logs whose last write is torn, which
+//! is not. A mark file has the number of durable records, by which the two are distinguished.
 
 use super::damage::without_reserve;
 use super::encrypted::new_directory;
@@ -9,13 +10,13 @@ const LOG: &str = "log-000000000001";
 const MARK: &str = "durable";
 
 impl Bench {
-    /// Writes the durability mark of the log, as its background thread does.
+    /// Writes the durability mark of the log, as the background thread of a node does.
     pub(super) fn mark(&self) {
         self.catalog.durable.get().unwrap().log.mark().unwrap();
     }
 }
 
-/// Zeroes the last `bytes` bytes of the log, up to the last one that is not zero.
+/// Overwrites the last `bytes` bytes of the log with zeros; unused zero bytes at its end do not count.
 fn zero_end(directory: &SimulatedDirectory, bytes: usize) {
     let file = directory.open(LOG).unwrap();
     let mut contents = vec![0; file.bytes().unwrap() as usize];
@@ -25,7 +26,7 @@ fn zero_end(directory: &SimulatedDirectory, bytes: usize) {
     file.sync().unwrap();
 }
 
-/// Creates a directory as a killed node leaves it, some time after its last change.
+/// Creates a directory in the state that a node leaves if it is killed some time after its last change.
 fn killed(is_encrypted: bool) -> Arc<SimulatedDirectory> {
     let bench = Bench::sized(new_directory(is_encrypted), 0, damage::LOG_BYTES);
     let (of_writer, of_marker) = (bench.catalog.clone(), bench.catalog.clone());
@@ -63,7 +64,8 @@ fn a_log_that_has_lost_what_was_acknowledged_is_an_error() {
             assert!(error.message.contains("lost its end") && error.message.contains(LOG), "{error}");
             let advice = error.advice.clone().unwrap_or_default();
             assert!(advice.ends_with("remove the file durable"), "{advice}");
-            // Follows the advice of the error; also the state of a directory from before there were marks.
+            // Removing the mark is what the error advises. It is also the state of a directory of a version without
+            // marks.
             directory.remove(MARK).unwrap();
             let (catalog, _, recovery) = open(&directory).unwrap();
             assert!(recovery.dropped.is_some() || bytes > 176);
@@ -75,7 +77,7 @@ fn a_log_that_has_lost_what_was_acknowledged_is_an_error() {
     }
 }
 
-/// Records behind the mark may look torn, also behind an old mark.
+/// Records after the marked one may look torn, even if the mark is old.
 #[test]
 fn an_older_mark_and_none_are_no_error() {
     for has_mark in [false, true] {
@@ -93,7 +95,7 @@ fn an_older_mark_and_none_are_no_error() {
     }
 }
 
-/// A checkpoint covers the records that the log lost; records appended afterwards are recovered.
+/// A checkpoint includes the records that the log lost. Records that are appended afterwards are recovered.
 #[test]
 fn the_end_of_a_log_is_not_missed_behind_a_checkpoint() {
     for is_clean in [true, false] {
@@ -138,7 +140,7 @@ fn a_backup_and_what_is_made_of_it_have_no_mark_of_another_log() {
     open(&copy).unwrap();
 }
 
-/// Background that works on request.
+/// A [`Background`] that works when a test says so.
 #[derive(Debug, Default)]
 struct Queued(Mutex<Vec<Job>>);
 

@@ -1,4 +1,4 @@
-//! Random changes, merges, checkpoints, crashes and disk failures, checked against a model.
+//! Tests random changes, merges, checkpoints, crashes and disk failures against a model of the expected tables.
 
 use super::*;
 use proptest::prelude::*;
@@ -35,13 +35,13 @@ enum Step {
     Merge,
     Checkpoint,
     Compact,
-    /// Simulates a shortage of memory, in which values are evicted.
+    /// Evicts values, as a shortage of memory does.
     Evict,
-    /// Writes the durability mark of the log.
+    /// Writes the durability mark of the log (the number of durable records).
     Mark,
     Crash(u64),
     Close,
-    /// The disk fails after this many calls, followed by a loss of power.
+    /// Lets the disk fail after `after` calls, followed by a loss of power.
     Fail {
         after: u64,
         seed: u64,
@@ -97,7 +97,7 @@ impl Bench {
                         self.newest = info.version.0;
                         self.tables.get_mut(&table).unwrap().extend(rows.map(Some));
                     }
-                    // Expected if the table does not exist or has other columns.
+                    // This error is expected if the table does not exist or has other columns.
                     Err(error) => {
                         assert!([ErrorKind::NotFound, ErrorKind::Invalid].contains(&error.kind), "{error}")
                     }
@@ -197,7 +197,7 @@ impl Bench {
                 let values = self.tables.remove(table).unwrap();
                 self.tables.insert(to.clone(), values);
             }
-            // Expected if the table does not exist, or the name or column already does.
+            // This error is expected if the table does not exist, or the new name or column already does.
             Err(error) => {
                 let expected = [ErrorKind::NotFound, ErrorKind::Exists, ErrorKind::Invalid];
                 assert!(expected.contains(&error.kind), "{error}");
@@ -205,7 +205,8 @@ impl Bench {
         }
     }
 
-    /// Appends while the disk fails. Afterwards all rows are there or none, and all of them if the append succeeded.
+    /// Appends rows while the disk fails. Afterwards the table has all of these rows or none, and all of them if the
+    /// append succeeded.
     fn fail(&mut self, after: u64, seed: u64) {
         let table = named(0);
         self.directory.set_faults(Faults { fails_after: Some(after), ..Faults::default() });
@@ -257,7 +258,7 @@ proptest! {
         bench.check();
         bench.again(None);
         bench.check();
-        // Dropped tables leave nothing in the catalog.
+        // Dropped tables leave nothing in the memory of the catalog.
         for table in bench.tables.keys().cloned().collect::<Vec<_>>() {
             bench.catalog.drop_table(&tenant(), &table).unwrap().wait().unwrap();
         }

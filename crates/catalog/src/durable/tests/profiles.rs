@@ -1,15 +1,18 @@
-//! Tests of profiles that recovery leaves on disk.
+//! Tests of profiles (statistics of tables) that recovery leaves on disk.
+//!
+//! A *segment* is a file of column chunks and profiles in the data directory.
 
 use super::*;
 use crate::AwaitedStatistics;
 use farpool_model::TableStatistics;
 use std::collections::VecDeque;
 
-/// Number of columns, and of rows, of a table whose profile is too large for recovery to read itself.
+/// Number of columns of a table whose profile is too large for recovery to read it at once; `ROWS` is its number of
+/// rows.
 const COLUMNS: usize = 48;
 const ROWS: i64 = limits::ROW_GROUP_ROWS as i64;
 
-/// Background that computes and reads on request.
+/// A [`Background`] that computes and reads when a test says so.
 #[derive(Debug, Default)]
 struct Waiting {
     chores: Mutex<Vec<Chore>>,
@@ -39,7 +42,7 @@ impl Waiting {
         jobs
     }
 
-    /// Works until only disk reads are left.
+    /// Works on all chores, until only reads from disk are left.
     fn work(&self) {
         while let Some(chore) = { self.chores.lock().pop() } {
             while chore.step(&|| true) == StepOutcome::Worked {}
@@ -78,7 +81,7 @@ fn load(catalog: &Arc<Catalog>, table: &str, mode: LoadMode, rows: &RecordBatch)
     load.commit().unwrap();
 }
 
-/// Returns the known statistics of the table `t`.
+/// Returns the statistics of the table `t` that are known without further work.
 fn known(catalog: &Catalog) -> TableStatistics {
     let columns: Vec<usize> = (0..catalog.info(&tenant(), &name("t")).unwrap().columns.len()).collect();
     catalog.known_statistics(&tenant(), &name("t"), &columns).unwrap()
@@ -136,7 +139,7 @@ fn who_asks_at_once_waits_until_it_is_read() {
     let profile = asked.profile();
     assert!(!profile.is_settled() && !profile.has_step() && !profile.step(&|| true));
     assert_eq!(profile.bytes_lacking(), None);
-    // A request that is cancelled leaves the read to others.
+    // If a request for a profile is cancelled, the read is left to other requests.
     profile.give_up(&Error::cancelled());
     assert_eq!((waiting.reads.lock().len(), woken.load(Ordering::Relaxed)), (2, 0), "it is read out of turn");
     let urgent = waiting.reads.lock().pop_back();
@@ -144,11 +147,11 @@ fn who_asks_at_once_waits_until_it_is_read() {
     assert!(woken.load(Ordering::Relaxed) > 0 && profile.is_settled());
     let told = asked.get().unwrap();
     assert!(told.columns == before.columns && told.table.rows_profiled.is_none() && told.moments.is_some());
-    // A description reads the profile, too, and only once.
+    // Describing a table also causes its profile to be read, but only once.
     let (catalog, waiting) = start(&directory);
     (0..3).for_each(|_| assert!(!is_known(&catalog)));
     assert_eq!(waiting.reads.lock().len(), 2);
-    // A thread that blocks on the profile.
+    // A thread that blocks until the profile was read.
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| catalog.statistics(&tenant(), &name("t")).unwrap());
         while !asking.is_finished() {
@@ -180,7 +183,7 @@ fn checkpoints_keep_those_that_were_not_read() {
 fn one_that_was_not_read_moves_when_its_segment_is_compacted() {
     for is_encrypted in [false, true] {
         let (directory, before) = filled(is_encrypted, COLUMNS, &["t", "u", "v"]);
-        // The last segment is that of the final checkpoint, and has the profiles.
+        // The last segment was written by the final checkpoint, and has the profiles.
         let segment =
             directory.names().unwrap().into_iter().rfind(|name| name.starts_with("segment")).unwrap();
         let (catalog, waiting) = start(&directory);
@@ -236,7 +239,7 @@ fn one_that_is_damaged_is_computed_again() {
         let (directory, before) = filled(false, columns, &["t"]);
         let segment =
             directory.names().unwrap().into_iter().rfind(|name| name.starts_with("segment")).unwrap();
-        // The profile is the last part of the segment.
+        // The profile is the last part in the segment.
         let bytes = directory.open(&segment).unwrap().bytes().unwrap() as usize;
         directory.flip(&segment, bytes - (16 << 10), 4);
         let (catalog, waiting) = start(&directory);
@@ -253,7 +256,7 @@ fn one_that_is_damaged_is_computed_again() {
             None => waiting.run(),
         }
         assert!(known(&catalog) == before);
-        // The next checkpoint stores it again, and the next start finds it.
+        // The next checkpoint stores the profile again, and the next start finds it.
         load(&catalog, "t", LoadMode::Append, &rows(columns, 0..1));
         catalog.close().unwrap();
         let (catalog, waiting) = start(&directory);

@@ -1,5 +1,5 @@
-//! Replication tests: a second catalog that gets only the records of a first one is equal to it after every step; and a
-//! catalog whose uncommitted records were removed returns to the visible state.
+//! Replication tests. A second catalog that gets only the log records of a first one must be equal to it after
+//! every step. A catalog whose uncommitted records were removed must return to the state that readers have seen.
 
 use super::*;
 use crate::Commit;
@@ -7,17 +7,18 @@ use crate::state::Loads;
 use farpool_disk::{LogOver, Observer, ReservePolicy};
 use farpool_model::Residency;
 
-/// A catalog that applies the records of another one.
+/// A catalog that applies the log records of another one.
 pub(super) struct Replica {
     directory: Arc<SimulatedDirectory>,
     catalog: Arc<Catalog>,
     _background: Arc<Deferred>,
-    /// Number of records applied so far.
+    /// Number of records that the replica has applied.
     fed: u64,
 }
 
 impl Replica {
-    /// Creates a replica of the empty catalog over `of`, with the same keys and ids of its own.
+    /// Creates a replica of the catalog over `of`, which must be empty. The replica has the same keys, and ids of its
+    /// own.
     pub fn new(of: &SimulatedDirectory) -> Replica {
         let directory = SimulatedDirectory::new();
         if of.open("keys").is_ok() {
@@ -27,7 +28,7 @@ impl Replica {
         Replica { directory, catalog, _background: background, fed: 0 }
     }
 
-    /// Applies the records that are durable in `bench`, and checks that both have the same state.
+    /// Applies the records that are durable in `bench`, and checks that both catalogs have the same state.
     pub fn follow(&mut self, bench: &Bench) {
         for name in bench.directory.names().unwrap() {
             if name.starts_with("segment") && self.directory.open(&name).is_err() {
@@ -43,13 +44,13 @@ impl Replica {
         assert_eq!(contents(&self.catalog), contents(&bench.catalog));
     }
 
-    /// Loses power and starts again.
+    /// Simulates a loss of power, and opens the directory of the replica again.
     pub fn crash(&mut self, seed: u64) {
         self.directory.crash(seed);
         (self.catalog, self._background) = opened(&self.directory);
     }
 
-    /// Makes a checkpoint, with segments of its own.
+    /// Makes a checkpoint of the replica, which writes segments of its own.
     pub fn checkpoint(&self) {
         self.catalog.checkpoint().unwrap();
     }
@@ -72,7 +73,7 @@ fn copy(from: &SimulatedDirectory, to: &SimulatedDirectory, name: &str) {
     to.sync().unwrap();
 }
 
-/// A table as readers see it: version, fields, rows of each row group, and values.
+/// A table as readers see it: version, fields, number of rows of each row group, and values.
 #[derive(Debug, PartialEq)]
 struct TableContents {
     version: Version,
@@ -82,7 +83,7 @@ struct TableContents {
     tier: Option<Tier>,
 }
 
-/// All that records say about a tenant.
+/// All of a tenant's state that log records describe.
 #[derive(Debug, PartialEq)]
 pub(super) struct Contents {
     versions_made: u64,
@@ -187,7 +188,7 @@ fn records_that_do_not_fit_are_refused() {
         assert!(replica.catalog.apply_record(&records[1][..cut]).is_err(), "cut at {cut}");
     }
     assert_eq!(contents(&replica.catalog), contents(&bench.catalog));
-    // A record with a changed byte is applied or refused, and leaves a catalog that can be read.
+    // A record with a changed byte is either applied or refused. In both cases the catalog can be read afterwards.
     for (at, mask) in (0..records[1].len()).step_by(8).zip([1, 0x80, 4].into_iter().cycle()) {
         let replica = Replica::new(&bench.directory);
         replica.catalog.apply_record(&records[0]).unwrap().wait().unwrap();
@@ -198,7 +199,7 @@ fn records_that_do_not_fit_are_refused() {
     }
 }
 
-/// A log whose records never become durable, as on a node that has lost the connection to the others.
+/// A log whose records never become durable, as on a node that has lost the connection to the other nodes.
 #[derive(Debug, Default)]
 struct Isolated {
     observer: std::sync::OnceLock<Box<dyn Observer>>,
@@ -289,7 +290,7 @@ fn changes_whose_records_were_cut_off_are_forgotten() {
     catalog.cut_off(&error);
     assert_eq!(*told.lock(), [Err(error.clone()), Err(error)]);
     assert!(dropped.wait().is_err());
-    // Later changes begin with what readers see; versions are not used again.
+    // Later changes start from what readers see; version numbers are not used again.
     assert_eq!(Contents { versions_made: before.versions_made, ..contents(&catalog) }, before);
     let made = catalog.alter_table(&tenant(), &t, &[TableChange::Rename(name("w"))]).unwrap();
     drop(made);

@@ -1,7 +1,8 @@
-//! Computes group numbers from the codes of group keys: a group number is a mixed-radix number whose digits are the
-//! codes.
+//! Computes group numbers: the array index of a row's group, from the integer codes of its group keys. A group
+//! number is a mixed-radix number whose digits are the codes.
 //!
-//! Codes are assigned within one row group or, by [`KeyFrame`]s, within the whole table.
+//! The code of a value is its dictionary code or its distance from the least value, in one row group or, by
+//! [`KeyFrame`]s, in the whole table. A *lane* is a column or an expression evaluated as 64-bit integers.
 
 use crate::aggregate::aggregation::Key;
 use crate::aggregate::unfit::{DOMAIN_UNKNOWN, Fit, Unfit};
@@ -25,13 +26,13 @@ const DOMAIN_TOO_LARGE: Unfit = Unfit("the domain of the keys is too large for a
 /// Group keys of one row group, with their codes.
 pub(crate) struct DenseKeys<'a> {
     keys: Vec<DenseKey<'a>>,
-    /// Number of possible groups: the product of the numbers of codes.
+    /// Number of possible groups: the product of the numbers of codes of all group keys.
     pub(crate) domain: usize,
     /// Group number of a row whose codes are all 0.
     base: u32,
 }
 
-/// Coding of the values of a group key within the whole table.
+/// Mapping of the values of one group key to codes that are valid in the whole table.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFrame {
     /// Value that has code 0.
@@ -51,9 +52,10 @@ struct DenseKey<'a> {
     domain: usize,
     /// Factor by which the code of this group key is multiplied in the group number.
     stride: usize,
-    /// Chunks with NULLs that the group key is computed from: a NULL in one of them makes the group key NULL.
+    /// Chunks with NULLs that the group key is computed from. The group key of a row is NULL if the value of the row
+    /// in one of them is NULL.
     nullable: Vec<&'a Chunk>,
-    /// Code in the whole table of each dictionary entry; computed on first use.
+    /// For each dictionary entry of the row group, its code in the whole table; computed on first use.
     text_numbers: OnceCell<Vec<i64>>,
 }
 
@@ -80,8 +82,8 @@ pub(crate) struct KeyBuffers {
 }
 
 impl<'a> DenseKeys<'a> {
-    /// Assigns codes to the group keys within `group`. Returns the reason if the number of possible groups is not known
-    /// or exceeds `limit`.
+    /// Assigns codes to the group keys within `group`. Returns [`Unfit`] if the number of possible groups is not
+    /// known or exceeds `limit`.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -131,7 +133,7 @@ impl<'a> DenseKeys<'a> {
         Ok(dense)
     }
 
-    /// Returns whether there are no keys.
+    /// Returns whether there are no group keys.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -144,8 +146,8 @@ impl<'a> DenseKeys<'a> {
         })
     }
 
-    /// Replaces `groups` by the group numbers of `rows` if these are the codes of a single group key stored as bytes.
-    /// Returns whether they are.
+    /// Replaces `groups` by the group numbers of `rows` and returns true, if the only group key has codes that are
+    /// stored as bytes and need no conversion. Returns false otherwise.
     pub(crate) fn bytes(&self, rows: Range<usize>, groups: &mut Vec<u8>) -> bool {
         let [DenseKey { codes: Codes::Dictionary(codes, _) | Codes::Integers(codes), nullable, .. }] =
             self.keys.as_slice()
@@ -214,8 +216,8 @@ impl<'a> DenseKeys<'a> {
         }
     }
 
-    /// Finds or adds the groups with the group numbers `numbers` in `table`, and replaces `ids` by their ids there.
-    /// `packing` must be given if `table` has packed group keys.
+    /// Finds or adds the groups with the group numbers `numbers` in the hash table `table`, and replaces `ids` by
+    /// their group ids there. `packing` must be given if `table` has packed group keys.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -257,8 +259,8 @@ impl KeyFrame {
         array_of_ints(&self.data_type, values, nulls)
     }
 
-    /// Returns the codes of this group key in the group numbers `groups`. A division takes as long as everything else
-    /// per group, so it is avoided for a single group key.
+    /// Returns the codes of this group key in the group numbers `groups`. Avoids the division if there is a single
+    /// group key, because it would take as long as everything else per group.
     fn codes(&self, groups: &[u32]) -> Vec<u32> {
         let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
         let last = groups.iter().max().copied().unwrap_or(0);
@@ -303,7 +305,7 @@ impl<'a> DenseKey<'a> {
                     let _ = self.text_numbers.set(packing.lanes_of(index, values)?);
                 }
                 let numbers = self.text_numbers.get().map_or(&[][..], Vec::as_slice);
-                // The code of NULL may be beyond the values.
+                // The last code, that of NULL, has no entry in `numbers`.
                 codes().map(|code| numbers.get(first + code as usize).copied().unwrap_or(0)).collect()
             }
             Codes::Boolean(_) => from(0),
@@ -327,7 +329,7 @@ impl<'a> DenseKey<'a> {
         let codes = || groups.iter().map(|g| *g as usize / self.stride % self.domain);
         let null = (!self.nullable.is_empty()).then_some(self.domain - 1);
         let nulls = null.map(|null| codes().map(|code| code != null).collect::<NullBuffer>());
-        // The code of NULL does not belong to a value.
+        // The last code, that of NULL, does not belong to a value.
         let code_or_0 = |code: usize| if Some(code) == null { 0 } else { code };
         Ok(match &self.codes {
             Codes::Constant(value) => {
@@ -359,7 +361,7 @@ impl<'a> DenseKey<'a> {
     }
 }
 
-/// Returns how the codes of a group key are read, and their number; `None` if it has no codes.
+/// Returns the source of the codes of a group key in `group`, and their number; `None` if it has no codes.
 fn codes_of<'a>(
     key: &Key,
     lanes: &BoundLanes<'a>,
@@ -387,8 +389,8 @@ fn codes_of<'a>(
     Ok(domain(min, max).map(|domain| (codes, domain)))
 }
 
-/// Returns how the codes of a group key are read within `frame`, and the code that the least value of the row group has
-/// there.
+/// Returns the source of the codes of a group key in a row group, and the code within `frame` (that is, in the whole
+/// table) of the least value of the row group.
 fn codes_within<'a>(
     key: &Key,
     frame: &KeyFrame,

@@ -1,4 +1,5 @@
-//! Evaluates masks: bitmaps of the rows that count for a measure (a sum or fold).
+//! Evaluates masks: bitmaps of the rows that are counted in a measure (a sum or fold that an aggregation computes
+//! for each group).
 
 use super::measures::Mask;
 use super::rows::DenseRows;
@@ -9,8 +10,8 @@ use farpool_columns::{Kernel, Level, Simd};
 use farpool_model::Result;
 
 impl DenseRows<'_> {
-    /// Evaluates each mask to a bitmap of the batch; `None` if all rows count. Bits of rows that are not selected are
-    /// unspecified.
+    /// Evaluates each mask to a bitmap of the batch; `None` for a mask that all rows pass. Bits of rows that the
+    /// query's filter excluded are unspecified.
     pub(crate) fn mask_bits(
         &self,
         selection: &Selection,
@@ -38,7 +39,7 @@ impl DenseRows<'_> {
     }
 }
 
-/// Replaces `out` by `values`, with 0 for values whose bit is clear.
+/// Replaces `out` by `values`, with 0 for each value whose bit in `mask` is clear.
 pub(super) fn masked(values: &[i64], mask: &[u64], out: &mut Vec<i64>) {
     out.resize(values.len(), 0);
     Level::best().run(Masked { values, mask, out });
@@ -63,7 +64,7 @@ impl Kernel for Masked<'_> {
     }
 }
 
-/// Replaces `out` by one value per row: 1 if the bit of the row is set, otherwise 0.
+/// Replaces `out` by one value per row: 1 if the row's bit in `mask` is set, otherwise 0.
 pub(super) fn ones(mask: &[u64], rows: usize, out: &mut Vec<i64>) {
     out.clear();
     out.extend((0..rows).map(|row| i64::from(bits::get(mask, row))));

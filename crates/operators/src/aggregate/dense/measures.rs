@@ -1,5 +1,8 @@
-//! Measures: masks, sums and folds that are computed for each group. Equal ones are computed once, and several
-//! accumulators may be derived from one measure.
+//! Measures: sums and folds (such as minimum) that an aggregation computes for each group, and masks (the
+//! conditions under which a row counts in them). Equal measures are computed once; the running values of several
+//! aggregate functions may be derived from one of them.
+//!
+//! A *lane* is a column or an expression evaluated as 64-bit integers.
 
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Argument, Kind};
 use crate::aggregate::extent::Extent;
@@ -10,16 +13,16 @@ use farpool_model::Fold;
 /// Measures of an aggregation.
 #[derive(Clone, Debug)]
 pub(crate) struct Measures {
-    /// Masks of the sums and folds, each once. The first one passes all rows.
+    /// Masks of the sums and folds, without duplicates. The first mask passes all rows.
     pub(crate) masks: Vec<Mask>,
     pub(crate) sums: Vec<SumOf>,
     pub(crate) folds: Vec<FoldOf>,
-    /// For each accumulator, the measure that has its partial value.
+    /// For each accumulator, the measure that has its value over the rows of one row group.
     pub(crate) sources: Vec<Source>,
 }
 
-/// Condition under which a row counts: it passes `condition`, that of a `FILTER (WHERE …)`, and none of some columns is
-/// NULL.
+/// Condition under which a row counts in a measure: it passes `condition`, that of a `FILTER (WHERE …)`, and has no
+/// NULL in the listed columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Mask {
     pub(crate) condition: Option<usize>,
@@ -42,19 +45,19 @@ pub(crate) struct FoldOf {
     pub(crate) fold: Fold,
 }
 
-/// The measure that has the partial value of an accumulator.
+/// The measure that has the value of an accumulator over the rows of one row group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// Number of all rows of the group.
     AllRows,
     Sum(usize),
-    /// A fold. It has a value if the sum with the second index, which counts the rows of the fold's mask, is not 0;
-    /// `None` if all rows count.
+    /// A fold, by index. It has a value only if the sum with the second index, which counts the rows that pass the
+    /// fold's mask, is not 0. The second index is `None` if the mask passes all rows.
     Fold(usize, Option<usize>),
 }
 
 impl Measures {
-    /// Returns the measures of `aggregation`. Returns the reason if an accumulator needs decoded values, or a sum may
+    /// Returns the measures of `aggregation`. Returns [`Unfit`] if an accumulator needs decoded values, or a sum may
     /// exceed 64 bits.
     pub(crate) fn of(aggregation: &Aggregation, extent: &Extent<'_>) -> Fit<Measures> {
         if aggregation.accumulators.iter().any(|a| !may_run_on_lanes(aggregation, a)) {
@@ -106,7 +109,8 @@ impl Measures {
             Kind::Sum => {
                 let (lane, (min, max)) = bounded(argument, extent)?;
                 let largest = u128::from(min.unsigned_abs().max(max.unsigned_abs()));
-                // One bit is left free, because a sum may be stored doubled with a tag bit (see `whole`).
+                // A bit is left free: the whole-table way doubles a sum and sets its lowest bit, to tell 0 from "no
+                // rows".
                 let fits = largest * u128::from(extent.rows) <= i64::MAX as u128 / 2;
                 fits.then(|| Source::Sum(position(&mut self.sums, SumOf::Lane(lane, mask))))
                     .ok_or(SUM_TOO_WIDE)

@@ -1,8 +1,10 @@
-//! Code shared by the ways that compute a group number from the codes of the group keys ([`super::whole`],
-//! [`super::fused`], and [`super::mixed`] where it can): group numbers, the measures of each group, and the scan over
-//! the rows of a row group.
+//! Code shared by the implementations of aggregation that keep groups in an array ([`super::whole`],
+//! [`super::fused`], and [`super::mixed`] where it can). The array index of a group is its *group number*, computed
+//! from the integer codes (such as dictionary codes) of its group keys. This module computes group numbers and the
+//! measures (sums and folds) of each group, and scans the rows of a row group.
 //!
-//! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are handled by masks: a value that is masked out adds 0.
+//! NULLs, conditions of `FILTER (WHERE …)` and rows that the query's filter excluded are handled by masks: a value
+//! that is masked out adds 0.
 
 mod keys;
 mod masks;

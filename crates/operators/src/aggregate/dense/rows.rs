@@ -1,4 +1,5 @@
-//! An aggregation on group numbers and lanes, bound to one row group.
+//! An aggregation over groups in an array, bound to the chunks of one row group. The array index of a group is
+//! its group number. A *lane* is a column or an expression evaluated as 64-bit integers.
 
 use super::keys::{DenseKeys, KeyFrame};
 use super::measures::Measures;
@@ -24,8 +25,8 @@ pub(crate) struct DenseRows<'a> {
 }
 
 impl<'a> DenseRows<'a> {
-    /// Binds `aggregation`, except its FILTER conditions, to `group`. Group numbers are below `limit` and are valid
-    /// only within this row group.
+    /// Binds `aggregation`, except its FILTER conditions, to `group`. Group numbers are less than `limit`, and are
+    /// valid only within this row group.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -48,8 +49,8 @@ impl<'a> DenseRows<'a> {
         Ok(measures.map(|measures| DenseRows::new(group, lanes, keys, Cow::Owned(measures))))
     }
 
-    /// Binds `aggregation`, except its FILTER conditions, to a row group of the table for which `frames` and `measures`
-    /// were made. Group numbers are those of the whole table.
+    /// Binds `aggregation`, except its FILTER conditions, to a row group of the table for which `frames` and
+    /// `measures` were made. Group numbers are valid in the whole table.
     ///
     /// # Errors
     /// `Internal` when the row group is of another table.
@@ -75,7 +76,8 @@ impl<'a> DenseRows<'a> {
         DenseRows { group, lanes, keys, conditions: Vec::new(), measures, wanted }
     }
 
-    /// Binds the FILTER conditions. `memos` have their results on the dictionaries of the row group.
+    /// Binds the FILTER conditions. `memos` have the results of these conditions on the dictionaries of the row
+    /// group.
     ///
     /// # Errors
     /// Errors of binding a filter.

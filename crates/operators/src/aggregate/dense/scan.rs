@@ -1,4 +1,8 @@
-//! Scans the rows of a row group in parts, and adds each part to a target.
+//! Scans the rows of a row group in parts of a few thousand rows, and adds the values of each part to the sums
+//! and folds of its groups (a [`Target`]).
+//!
+//! A *lane* is a column or an expression evaluated as 64-bit integers. A row is *selected* if it passes the query's
+//! filter.
 
 use super::keys::KeyBuffers;
 use super::masks::{masked, ones};
@@ -12,11 +16,11 @@ use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Result, limits};
 use std::borrow::Cow;
 
-/// Number of rows per part if whole blocks are computed. Reason: about ten buffers of this size fit the L2 cache.
+/// Number of rows per part if whole blocks are unpacked. Reason: about ten buffers of this size fit the L2 cache.
 pub(crate) const ROWS_AT_A_TIME: usize = 2048;
 
-/// If fewer than one row in this many is selected, only selected values are unpacked (gathered). Otherwise whole blocks
-/// are, and the rows that are not selected are masked out.
+/// Ratio of rows to selected rows above which only the selected values are unpacked (gathered). Otherwise whole
+/// blocks are unpacked, and the rows that are not selected are masked out.
 const GATHER_BELOW: usize = 2;
 
 /// As [`GATHER_BELOW`], for aggregations without group keys, where a row that is masked out costs almost nothing.
@@ -29,7 +33,7 @@ const _: () = assert!(ROWS_AT_A_TIME <= ROWS_OF_A_PART);
 
 /// Receives the values of parts and adds them to the sums and folds of groups.
 pub(crate) trait Target {
-    /// Adds one value per row to each sum, in the group of the row. With `groups` `None`, all `rows` rows belong to one
+    /// Adds to each sum one value per row, in the row's group. With `groups` `None`, all `rows` rows belong to one
     /// group.
     fn add_sums(&mut self, rows: usize, groups: Option<&[u32]>, sums: &[&[i64]]);
 
@@ -40,9 +44,9 @@ pub(crate) trait Target {
 /// A part of a batch: rows that are computed, and which of them count.
 pub(crate) struct Part<'b> {
     pub(crate) rows: RowSet<'b>,
-    /// Bitmap of the selected ones of these rows; `None` if all are selected.
+    /// Bitmap of the selected rows among these; `None` if all are selected.
     pub(crate) selected: Option<&'b [u64]>,
-    /// For each mask, a bitmap of these rows; `None` if all count.
+    /// For each mask, a bitmap of the rows that pass it; `None` if all pass.
     masks: Vec<Option<Vec<u64>>>,
 }
 
@@ -50,11 +54,12 @@ pub(crate) struct Part<'b> {
 pub(crate) struct Scratch {
     keys: KeyBuffers,
     groups: Vec<u32>,
-    /// For each sum, its values with 0 for rows that do not count; unused if the sum is that of a lane without a mask.
+    /// For each sum, its values with 0 for rows that its mask excludes. Unused for a sum of a lane without a mask,
+    /// which reads the lane itself.
     masked: Vec<Vec<i64>>,
 }
 
-/// Calls `add` with the selected rows of each batch that has any; returns the number of selected rows.
+/// Calls `add` with the selected rows of each batch that has selected rows; returns the number of selected rows.
 ///
 /// # Errors
 /// Errors of evaluating the filter, and of `add`.
@@ -163,7 +168,8 @@ impl DenseRows<'_> {
         Ok(())
     }
 
-    /// Computes the values of the sums that are not simply those of a lane without a mask.
+    /// Computes the values of the sums that have a mask or count rows. Sums of a lane without a mask read the lane
+    /// itself.
     fn mask_sums(&self, masks: &[Option<&[u64]>], rows: usize, buffers: &LaneBuffers, out: &mut [Vec<i64>]) {
         for (sum, out) in self.measures.sums.iter().zip(out) {
             match sum {
@@ -181,8 +187,8 @@ impl DenseRows<'_> {
 }
 
 impl Part<'_> {
-    /// Returns the masks without the rows that are not selected. With groups they are unchanged, because those rows go
-    /// to the discard group.
+    /// Returns the masks, restricted to selected rows. With groups, returns them unchanged, because rows that are not
+    /// selected are added to the discard group.
     fn masks_within(&self, has_groups: bool) -> Cow<'_, [Option<Vec<u64>>]> {
         let Some(selected) = self.selected.filter(|_| !has_groups) else { return Cow::Borrowed(&self.masks) };
         let narrow = |mask: &Option<Vec<u64>>| {
@@ -199,7 +205,8 @@ fn repeat(value: i64, rows: usize, out: &mut Vec<i64>) {
     out.resize(rows, value);
 }
 
-/// Assigns the rows that are not selected to the group `discarded`, whose values are never read.
+/// Replaces by `discarded` the group of each row that is not selected. `discarded` is an additional group whose
+/// values are never read, so that the loop over rows needs no branch.
 fn discard(groups: &mut [u32], selected: &[u64], discarded: usize) {
     let discarded = u32_checked(discarded);
     let rows = groups.len();

@@ -1,12 +1,13 @@
-//! Fast path of the fused way for a few groups: rows are added two at a time.
+//! Fast path of the *fused way* of aggregation (groups are added in an array, directly from bit-packed columns),
+//! for few groups: rows are added two at a time.
 //!
-//! The groups of two rows form one of 256 pairs, each with a sum for either group next to each other. So one load, one
-//! addition and one store serve both rows, and consecutive rows of one group seldom wait for each other's stores. The
-//! upper bits of a group's first sum count its rows.
+//! The groups of two rows form one of 256 pairs. Each pair has two sums next to each other, one for each row's group.
+//! So one load, one addition and one store serve both rows, and consecutive rows of one group seldom wait for each
+//! other's stores. The upper bits of a group's first sum count its rows.
 //!
-//! Usable for row groups with at most [`GROUPS_MAX`] groups in which every sum is that of a bit-packed column without a
-//! mask, and the distances of its values from the least one, summed over all rows, fit below the count. Group numbers
-//! then fit a byte.
+//! This path can be used for a row group with at most [`GROUPS_MAX`] groups in which every sum is that of a
+//! bit-packed column without a mask. Also, the distances of a column's values from the least one, summed over all
+//! rows, must fit the bits below the row count.
 
 use super::tables::SumTables;
 use crate::aggregate::dense::{DenseRows, KeyBuffers, ROWS_AT_A_TIME, SumOf};
@@ -14,20 +15,20 @@ use crate::lanes::{LaneBuffers, LaneId, RowSet};
 use farpool_columns::{Integers, Kernel, Level, Simd};
 use farpool_model::{Result, limits};
 
-/// Maximum number of groups. Reason: the number of a pair of groups must fit a byte.
+/// Maximum number of groups. Reason: the index of a pair of groups must fit a byte.
 const GROUPS_MAX: usize = 16;
 
-/// Number of rows that are added per iteration. Each two of them have a table of pairs of their own.
+/// Number of rows added per iteration. Each two of them have a table of pairs of their own.
 const STEP: usize = 8;
 
-/// Lowest of the bits of a sum that count rows.
+/// Lowest of the bits of a sum that count rows instead of distances.
 const COUNT_BIT: u32 = 44;
 
-/// One row, to be added to the first sum together with the row's distance.
+/// Addend that counts one row in the upper bits of a sum.
 const ONE_ROW: u64 = 1 << COUNT_BIT;
 
-/// Maximum distance of a value from the least one. Reason: the sum over a row group must not reach the bits that count
-/// rows.
+/// Maximum distance of a value from the least value of its column. Reason: the sum of the distances over a row group
+/// must stay below the bits that count rows.
 const DISTANCE_MAX: u64 = ONE_ROW / limits::ROW_GROUP_ROWS as u64 - 1;
 
 const _: () = assert!((limits::ROW_GROUP_ROWS as u64) < 1 << (u64::BITS - COUNT_BIT));
@@ -35,8 +36,8 @@ const _: () = assert!(ROWS_AT_A_TIME.is_multiple_of(STEP));
 
 /// Sums of a row group for each pair of groups.
 pub(crate) struct FewSums<'a> {
-    /// Columns whose distances are summed in `sums`. If there is no column to sum, the only entry is `None`, whose sums
-    /// count rows.
+    /// Columns whose distances from the least value are summed in `sums`. If there is no column to sum, the only
+    /// entry is `None`, whose sums count rows.
     columns: Vec<Option<Integers<'a>>>,
     sums: Vec<PairSums>,
     groups: Vec<u8>,
@@ -46,14 +47,15 @@ pub(crate) struct FewSums<'a> {
 }
 
 impl<'a> FewSums<'a> {
-    /// Creates empty sums; `None` if this fast path cannot be used for the row group.
+    /// Creates empty sums; `None` if the row group or its aggregation does not satisfy the conditions of this fast
+    /// path.
     pub(super) fn of(rows: &DenseRows<'a>) -> Option<FewSums<'a>> {
         let measures = &rows.measures;
         if rows.keys.is_empty() || rows.keys.domain > GROUPS_MAX || !measures.folds.is_empty() {
             return None;
         }
         let column = |sum: &SumOf| match sum {
-            // The first mask passes all rows.
+            // Mask 0 passes all rows.
             SumOf::Lane(lane, 0) => {
                 rows.lanes.integers(*lane).filter(|i| i.max().abs_diff(i.min()) <= DISTANCE_MAX).map(Some)
             }
@@ -75,7 +77,7 @@ impl<'a> FewSums<'a> {
 }
 
 impl FewSums<'_> {
-    /// Adds the selected ones of the rows from `start` to `end`, at most [`ROWS_AT_A_TIME`] rows.
+    /// Adds those of the rows from `start` to `end` (at most [`ROWS_AT_A_TIME`] rows) that passed the query's filter.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -94,7 +96,8 @@ impl FewSums<'_> {
             self.groups.clear();
             self.groups.extend(self.numbers.iter().map(|group| *group as u8));
         }
-        // Padding rows are of group 0 and have the value 0, so they add nothing.
+        // The rows are padded to whole steps. Padding rows are of group 0 and have the value 0, so that they add
+        // nothing.
         let (rows, padded) = (end - start, (end - start).next_multiple_of(STEP));
         self.groups.resize(padded, 0);
         for (index, (column, sums)) in self.columns.iter().zip(&mut self.sums).enumerate() {
@@ -136,8 +139,8 @@ impl FewSums<'_> {
     }
 }
 
-/// Sums for each pair of groups, in one table for each two rows of an iteration. With a single table, long runs of one
-/// group would wait for its stores.
+/// Sums for each pair of groups, with a table for each two rows of an iteration. With a single table, each addition
+/// in a long run of rows of one group would wait for the store of the one before.
 struct PairSums(Vec<[[u64; 2]; PAIRS]>);
 
 const PAIRS: usize = GROUPS_MAX * GROUPS_MAX;
@@ -159,7 +162,7 @@ impl PairSums {
     }
 }
 
-/// Adds each value to the sum of its group, which is below [`GROUPS_MAX`].
+/// Adds each value to the sum of its group, whose number is less than [`GROUPS_MAX`].
 struct Add<'a> {
     groups: &'a [u8],
     values: &'a [u64],
@@ -175,8 +178,8 @@ impl Kernel for Add<'_> {
         let Some(tables) = self.sums.0.first_chunk_mut::<{ STEP / 2 }>() else { return };
         for (groups, values) in groups.iter().zip(values) {
             let groups = u64::from_le_bytes(*groups);
-            // Every second byte is the number of a pair: one row's group in the low half, the other's in the
-            // high half.
+            // Every second byte is the index of a pair: the first row's group in the low four bits, the second row's
+            // in the high four.
             let pairs = groups | groups >> 4;
             for (index, table) in tables.iter_mut().enumerate() {
                 let sums = &mut table[usize::from((pairs >> (16 * index)) as u8)];
@@ -186,7 +189,7 @@ impl Kernel for Add<'_> {
     }
 }
 
-/// Sets the values whose bit is clear to zero. The number of values must be a multiple of [`STEP`].
+/// Replaces values whose bit is clear by zero. The number of values must be a multiple of [`STEP`].
 struct Keep<'a> {
     values: &'a mut [u64],
     selected: &'a [u64],
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn pairs_of_rows_add_up_to_what_single_rows_do() {
         for (rows, last) in [(0, 0), (8, 0), (64, 15), (2048, 15), (2048, 1), (2048, 0)] {
-            // Both long runs of one group and neighbours of different groups.
+            // The groups have both long runs of one group and neighbours of different groups.
             let groups: Vec<u8> =
                 (0..rows).map(|row: usize| ((row / 7 + row * (row / 300)) % (last + 1)) as u8).collect();
             let values: Vec<u64> = (0..rows as u64).map(|row| (row * row % DISTANCE_MAX) | ONE_ROW).collect();

@@ -1,4 +1,5 @@
-//! Runs the fused way over one row group.
+//! Runs the *fused way* of aggregation over one row group: adds values to groups in an array, directly from
+//! bit-packed columns.
 
 use super::few::FewSums;
 use super::tables::{FoldTable, SumTables};
@@ -16,16 +17,17 @@ use farpool_model::cast::u32_checked;
 /// Maximum number of groups of a row group. Reason: the tables must fit the L2 cache.
 const DOMAIN_MAX: usize = 4096;
 
-/// The number of possible groups may exceed the number of rows only up to this.
+/// Maximum number of possible groups of a row group that has fewer rows than that. In larger row groups, there must
+/// not be more possible groups than rows.
 const ROWS_FEW: usize = 64;
 
-/// The sums and folds of a row group.
+/// The sums and folds (such as minimum) of the groups of a row group.
 struct Tables {
     sums: SumTables,
     folds: Vec<FoldTable>,
 }
 
-/// Binds `aggregation` to `group`. Returns the reason if the fused way cannot be used for it.
+/// Binds `aggregation` to `group`. Returns [`Unfit`] if the fused way cannot be used for `group`.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
@@ -33,7 +35,7 @@ pub(crate) fn bind<'a>(aggregation: &'a Aggregation, group: &'a RowGroup) -> Res
     DenseRows::bind(aggregation, group, DOMAIN_MAX.min(group.rows.max(ROWS_FEW)))
 }
 
-/// Adds the rows of some batches; returns the number of rows that passed the filter.
+/// Adds the rows of the batches of this step; returns the number of rows that passed the filter.
 ///
 /// # Errors
 /// Errors of evaluating the filter and the conditions.
@@ -55,8 +57,8 @@ pub(crate) fn run(
     Ok(passed)
 }
 
-/// Adds the rows of some batches, with group keys. Parts of whole blocks use [`FewSums`] if that is possible for the
-/// row group.
+/// Adds the rows of the batches of this step to their groups, for an aggregation with group keys. Parts of whole
+/// blocks use [`FewSums`] if the row group allows it.
 fn add_groups(
     rows: &DenseRows<'_>,
     batches: &mut Batches<'_>,
@@ -79,7 +81,7 @@ fn add_groups(
 impl Tables {
     /// Creates tables without values.
     fn new(rows: &DenseRows<'_>) -> Tables {
-        // One group more: the discard group, to which rows that are not selected are added.
+        // There is an additional group, the discard group, to which rows that are not selected are added.
         let groups = rows.keys.domain + 1;
         let mut sums = SumTables::default();
         sums.reset(groups, &widths(rows), bits_of(ROWS_OF_A_PART as u128));
@@ -101,7 +103,8 @@ impl Target for Tables {
     }
 }
 
-/// Returns for each sum the number of bits of the greatest one over one part; `None` if a value may be negative.
+/// Returns for each sum the number of bits that its value over one part (at most a few thousand rows) can take;
+/// `None` if a value may be negative.
 fn widths(rows: &DenseRows<'_>) -> Vec<Option<u32>> {
     let width = |sum: &SumOf| match sum {
         SumOf::Rows(_) => Some(bits_of(ROWS_OF_A_PART as u128)),
@@ -114,7 +117,7 @@ fn widths(rows: &DenseRows<'_>) -> Vec<Option<u32>> {
     rows.measures.sums.iter().map(width).collect()
 }
 
-/// Adds the groups that occur to the worker's hash table.
+/// Adds the totals of the groups that occur in the row group to the worker's hash table.
 fn flush(
     aggregation: &Aggregation,
     rows: &DenseRows<'_>,

@@ -1,4 +1,7 @@
-//! Partial sums and folds by group number.
+//! Partial sums and folds (such as minimum) of the rows of one row group, in arrays that are indexed by group
+//! number.
+//!
+//! The *group number* of a row is computed from integer codes of its group keys (such as dictionary codes).
 
 use crate::aggregate::fold::{for_fold, neutral};
 use crate::bits;
@@ -7,9 +10,9 @@ use farpool_model::Fold;
 /// Number of 64-bit words per cache line.
 const WORDS_PER_LINE: usize = 8;
 
-/// Maximum number of groups for two optimizations. Each table has two copies, used in turn, since consecutive rows of
-/// one group would otherwise wait for each other's stores. And several narrow sums share a word. Shared words must be
-/// split into their sums after each part, which pays only for few groups.
+/// Maximum number of groups for two optimizations. First, each table has two copies, used in turn, since consecutive
+/// rows of one group would otherwise wait for each other's stores. Second, several narrow sums share a word. Shared
+/// words must be split into their sums after each part (a few thousand rows), which pays only for few groups.
 const FEW_GROUPS_MAX: usize = 64;
 
 /// Number of bits that the sums in a shared word may take. The sign bit stays clear.
@@ -35,7 +38,8 @@ pub(crate) struct SumTables {
     words: Vec<Vec<Field>>,
     /// Cache lines by group number, one table for every [`WORDS_PER_LINE`] words of a group.
     tables: Vec<Vec<Line>>,
-    /// For each word, a buffer with the combined values of the rows of a part.
+    /// For each word, a buffer with one value per row of a part: the values of the sums that share the word,
+    /// combined.
     packed: Vec<Vec<i64>>,
     /// Totals by group number: all sums of a group, then its number of rows.
     totals: Vec<i64>,
@@ -45,8 +49,9 @@ pub(crate) struct SumTables {
 }
 
 impl SumTables {
-    /// Resets all sums to zero and sets the number of groups. `widths` has for each sum the number of bits of the
-    /// greatest one over one part; `None` if a value may be negative. `rows_bits` is that number for the count of rows.
+    /// Resets all sums to zero and sets the number of groups. `widths` has for each sum the number of bits that its
+    /// value over one part can take; `None` if a value may be negative. `rows_bits` is the number of bits of a row
+    /// count over one part.
     pub(super) fn reset(&mut self, groups: usize, widths: &[Option<u32>], rows_bits: u32) {
         let few = groups <= FEW_GROUPS_MAX;
         self.groups = groups;
@@ -101,7 +106,8 @@ impl SumTables {
         self.totals[group * (self.sums + 1) + sum] += total;
     }
 
-    /// Moves everything to the totals. Must be called before [`SumTables::sum`] and [`SumTables::rows`].
+    /// Moves the contents of the tables to the totals. Must be called before [`SumTables::sum`] and
+    /// [`SumTables::rows`], because these read only the totals.
     pub(super) fn finish(&mut self) {
         self.take_apart();
     }
@@ -124,7 +130,7 @@ impl SumTables {
                 let value = std::mem::take(&mut content[index % WORDS_PER_LINE]);
                 let first = line % self.groups * (self.sums + 1);
                 for field in word {
-                    // A sum that is always zero has no bits.
+                    // A sum that is always zero has a field of 0 bits.
                     let mask = u64::MAX.checked_shr(u64::BITS - field.bits).unwrap_or(0);
                     let part = value.cast_unsigned() >> field.shift & mask;
                     self.totals[first + field.sum] += part.cast_signed();
@@ -216,7 +222,7 @@ fn add_row<const WORDS: usize>(line: &mut Line, words: &[&[i64]; WORDS], row: us
     }
 }
 
-/// Values of one fold by group number.
+/// Values of one fold (such as a minimum) by group number.
 pub(crate) struct FoldTable {
     values: Vec<i64>,
     fold: Fold,

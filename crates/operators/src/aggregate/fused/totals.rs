@@ -1,6 +1,8 @@
-//! Fast path of the fused way without group keys: bit-packed columns are summed while they are unpacked.
+//! Fast path of the *fused way* (aggregation directly from bit-packed columns) for aggregations without group
+//! keys: columns are summed while they are unpacked.
 //!
-//! Usable for row groups in which every sum is that of a bit-packed column, with any mask.
+//! Usable for row groups in which every sum is that of a bit-packed column, with any mask (condition under which a
+//! row counts).
 
 use super::tables::SumTables;
 use crate::aggregate::dense::{DenseRows, SumOf};
@@ -19,7 +21,7 @@ pub(super) fn is_total(rows: &DenseRows<'_>) -> bool {
     rows.keys.is_empty() && rows.measures.folds.is_empty() && rows.measures.sums.iter().all(packed)
 }
 
-/// Adds the selected rows of a batch.
+/// Adds the rows of a batch that passed the query's filter.
 pub(super) fn add_totals(
     of: &DenseRows<'_>,
     selection: &Selection,

@@ -1,4 +1,8 @@
-//! The mixed way bound to one row group, and how it adds batches.
+//! The *mixed way* of aggregation, bound to one row group: it reads encoded values where it can, decodes the
+//! others, and finds groups in a hash table.
+//!
+//! A *lane* is a column or an expression evaluated as 64-bit integers. A row is *selected* if it passes the query's
+//! filter.
 
 use super::counted::{Counted, CountsMemo};
 use super::dense::DenseNumbers;
@@ -19,14 +23,15 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// If at least one row in this many is selected, the other rows are masked out; otherwise only the selected rows are
-/// decoded.
+/// Maximum ratio of rows to selected rows at which all rows are decoded, and those that are not selected are masked
+/// out. Above it, only the selected rows are decoded.
 const MASK_ABOVE: usize = 8;
 
 /// An aggregation bound to one row group.
 pub(crate) struct Mixed<'a> {
     aggregation: &'a Aggregation,
-    /// Partitioning of rows once there are many groups; `None` if they are never partitioned.
+    /// Layout for partitioning rows by the hash of their group keys once there are many groups; `None` if they are
+    /// never partitioned.
     radix: Option<&'a Shape>,
     group: &'a RowGroup,
     lanes: BoundLanes<'a>,
@@ -35,9 +40,10 @@ pub(crate) struct Mixed<'a> {
     arguments: Vec<Option<LaneId>>,
     /// Lanes that arguments and group keys read.
     wanted: Vec<LaneId>,
-    /// For each accumulator, the column whose values are counted by code instead of being decoded, if any.
+    /// For each accumulator, the counted column whose value occurrences are counted by dictionary code or integer, so
+    /// that no values are decoded; `None` if the accumulator has none.
     counted: Vec<Option<Counted<'a>>>,
-    /// Columns that are decoded, and in `decoded_keys` those of them that group keys read.
+    /// Columns that are decoded. `decoded_keys` are those of them that group keys read.
     decoded: Vec<usize>,
     decoded_keys: Vec<usize>,
     /// Whether there are no group keys, FILTER conditions or lanes, and every argument is a plain float column.
@@ -45,7 +51,7 @@ pub(crate) struct Mixed<'a> {
 }
 
 impl<'a> Mixed<'a> {
-    /// Binds `aggregation` to `group`, and continues the counts of earlier steps.
+    /// Binds `aggregation` to `group`. Continues with the value counts of earlier steps over the same row group.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -119,7 +125,7 @@ impl<'a> Mixed<'a> {
         self.add_direct(selection, rows, buffers, partial)
     }
 
-    /// Adds rows to their groups at once, without partitioning.
+    /// Adds rows to their groups at once, without partitioning them by hash first.
     fn add_direct(
         &mut self,
         selection: &Selection,
@@ -147,7 +153,8 @@ impl<'a> Mixed<'a> {
         Ok(())
     }
 
-    /// Partitions rows, which are grouped later. Returns false if that is not possible.
+    /// Appends rows to partitions by the hash of their group keys; they are grouped later. Returns false, without
+    /// having added the rows, if the group keys cannot be partitioned.
     fn partition(
         &mut self,
         selection: &Selection,
@@ -164,8 +171,8 @@ impl<'a> Mixed<'a> {
         Ok(true)
     }
 
-    /// Adds the counts to their sketches when the row group is complete, until the step ends. Counts that are left are
-    /// kept in `counts`.
+    /// Adds the value counts to their sketches when the row group is complete, until the step ends. Counts that are
+    /// not added yet are kept in `counts` for the next step.
     ///
     /// # Errors
     /// `OverLimit` for more rows than a sketch can count.
@@ -262,8 +269,8 @@ fn argument_lanes(aggregation: &Aggregation, lanes: &BoundLanes<'_>) -> Vec<Opti
     aggregation.accumulators.iter().map(|a| a.argument.and_then(lane)).collect()
 }
 
-/// Returns the column whose values are counted by code for an accumulator instead of being decoded; `None` if there is
-/// none or the aggregation has group keys.
+/// Returns the column whose value occurrences are counted for an accumulator, instead of being decoded; `None` if
+/// counting is not possible or the aggregation has group keys.
 fn count<'a>(aggregation: &Aggregation, of: &Accumulator, group: &'a RowGroup) -> Option<Counted<'a>> {
     let state = aggregation.state_of(of).filter(|_| aggregation.keys.is_empty())?;
     Counted::bind(aggregation, state, group)

@@ -1,7 +1,7 @@
-//! Sketches of a column with few distinct values in a row group: the occurrences of each dictionary code or integer are
-//! counted, and each distinct value is hashed only once.
+//! Sketches (such as HyperLogLog) of a column with few distinct values in a row group: counts the occurrences of
+//! each dictionary code or integer, so that each distinct value is hashed only once.
 //!
-//! Invariant: the sketch is the same as if all values had been decoded and added.
+//! Invariant: the resulting sketch is the same as if all values had been decoded and added.
 
 use crate::aggregate::aggregation::{Aggregation, StateOf};
 use crate::aggregate::store::Store;
@@ -11,7 +11,7 @@ use arrow_array::{ArrayRef, BooleanArray};
 use farpool_columns::{Chunk, Integers, RowGroup};
 use farpool_model::{Result, StateFunction, schema};
 
-/// Maximum ratio of distinct values to rows of the row group for which counting pays.
+/// Maximum ratio of distinct values to rows of the row group for which counting is faster than adding each value.
 const VALUES_PER_ROW_MAX: (usize, usize) = (1, 4);
 
 /// A column of a row group whose values are counted.
@@ -32,12 +32,14 @@ struct Counts {
     nulls: u64,
 }
 
-/// For each accumulator, the counts that are not in its sketch yet; kept between steps. `None` before the first step.
+/// For each accumulator, the value counts that are not in its sketch yet; kept between the steps over one row group.
+/// `None` before the first step.
 #[derive(Debug, Default)]
 pub(crate) struct CountsMemo(Option<Vec<Option<Counts>>>);
 
 impl CountsMemo {
-    /// Moves the counts of earlier steps into `fresh`, the columns that are counted.
+    /// Moves the counts of earlier steps into `fresh`, the newly bound columns of the same row group, and returns
+    /// these.
     pub(super) fn resume<'a>(&mut self, fresh: Vec<Option<Counted<'a>>>) -> Vec<Option<Counted<'a>>> {
         let Some(counts) = self.0.take() else { return fresh };
         let resume = |(counted, counts): (Option<Counted<'a>>, Option<Counts>)| {

@@ -1,5 +1,6 @@
-//! Group keys with few possible combinations: an array maps group numbers to groups, so that each combination is looked
-//! up in the hash table only once per row group.
+//! Finds the groups of rows whose group keys have few possible combinations. An array maps the number of each
+//! combination (the group number, computed from dictionary codes or integers) to a group id, so that each combination
+//! is looked up in the hash table only once per row group.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::Aggregation;
@@ -11,22 +12,22 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Maximum number of possible combinations per row of the row group for which the array pays.
+/// Maximum ratio of possible combinations to rows of the row group for which the array pays.
 const NUMBERS_PER_ROW_MAX: usize = 4;
 
-/// As [`NUMBERS_PER_ROW_MAX`], where the alternative is a look-up by packed group keys, which costs little more than
-/// the array.
+/// As [`NUMBERS_PER_ROW_MAX`], if all group keys of a row are packed into one integer: looking that up in the hash
+/// table costs little more than the array.
 const NUMBERS_PER_ROW_MAX_PACKED: usize = 1;
 
-/// Row groups with fewer rows count as having this many.
+/// Minimum row count in these ratios: row groups with fewer rows count as having this many.
 const ROWS_MIN: usize = 64;
 
-/// State of a group number whose group has not been looked up yet.
+/// Entry of a group number whose group has not been looked up yet.
 const UNKNOWN: u32 = u32::MAX;
-/// State of a group number whose group is being looked up.
+/// Entry of a group number whose group is being looked up.
 const ASKED: u32 = u32::MAX - 1;
 
-/// Group keys as group numbers of the row group, and the groups that are known so far.
+/// Group numbers of the rows of a row group, and the group ids that are known so far.
 pub(crate) struct DenseNumbers<'a> {
     keys: DenseKeys<'a>,
     packing: Option<&'a Packing>,

@@ -1,4 +1,7 @@
-//! The interface by which the groups of rows are found, and the forms of group keys.
+//! The interface by which the *mixed way* of aggregation finds the group id of each row, and the forms of group
+//! keys.
+//!
+//! A *lane* is a column or an expression evaluated as 64-bit integers.
 
 use crate::aggregate::radix;
 use crate::evaluate::Frame;
@@ -11,9 +14,10 @@ use std::collections::BTreeSet;
 /// Form in which group keys are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
-    /// There are no group keys.
+    /// There are no group keys, so that all rows belong to one group.
     None,
-    /// Group numbers of the row group, each of which is looked up once.
+    /// As the number of a combination of codes (such as dictionary codes) of the row group; each combination is
+    /// looked up in the hash table once.
     Dense,
     /// All group keys of a row packed into one 64-bit integer.
     Packed,
@@ -26,9 +30,10 @@ pub enum KeyForm {
 pub(crate) struct KeyInput<'b> {
     pub(super) group: &'b RowGroup,
     pub(super) rows: RowSet<'b>,
-    /// Holds the columns reported by [`KeyLookup::decoded`].
+    /// Decoded columns; they must include those reported by [`KeyLookup::decoded`].
     pub(super) frame: &'b Frame,
-    /// Holds the lanes reported by [`KeyLookup::lanes`].
+    /// Values of lanes (columns or expressions evaluated as 64-bit integers); they must include those reported by
+    /// [`KeyLookup::lanes`].
     pub(super) lanes: &'b LaneBuffers,
 }
 
@@ -42,21 +47,21 @@ pub(crate) trait KeyLookup {
     /// Adds the columns that must be decoded for group keys to `columns`.
     fn decoded(&self, columns: &mut BTreeSet<usize>);
 
-    /// Replaces `ids` by the id in `groups` of each row's group. Adds groups that are new.
+    /// Replaces `ids` by the group id in `groups` of each row. Adds groups that are new.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a row.
     fn identify(&mut self, input: KeyInput<'_>, groups: &mut Groups, ids: &mut Vec<u32>) -> Result<()>;
 
-    /// Returns the group keys of each row for partitioning; `None` for forms in which each combination is looked up
-    /// only once anyway.
+    /// Returns the group keys of each row, in the form by which rows are partitioned by hash; `None` for forms that
+    /// look each combination up only once anyway.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on a row.
     fn partitionable(&mut self, input: KeyInput<'_>, groups: &Groups) -> Result<Option<radix::Keys<'_>>>;
 }
 
-/// No keys: all rows belong to one group.
+/// Look-up without group keys: all rows belong to one group.
 pub(crate) struct NoKeys;
 
 impl KeyLookup for NoKeys {

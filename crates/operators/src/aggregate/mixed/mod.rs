@@ -2,9 +2,9 @@
 //!
 //! Groups are looked up in the form that is best for the group keys ([`KeyForm`]): by group numbers ([`dense`]) if
 //! there are not many more possible combinations than rows, otherwise as one packed integer ([`packed`]) if they fit,
-//! otherwise as a row of words ([`words`]). Once there are many groups, rows are partitioned first ([`super::radix`]).
-//! Arguments that are lanes are not decoded. Nor are, without group keys, columns with few distinct values of which a
-//! sketch is wanted ([`counted`]).
+//! otherwise as a sequence of words ([`words`]). Once there are many groups, rows are partitioned first
+//! ([`super::radix`]). Arguments that are lanes are not decoded. Nor are, without group keys, columns with few
+//! distinct values of which a sketch is wanted ([`counted`]).
 
 mod bound;
 mod counted;

@@ -1,4 +1,4 @@
-//! Group keys packed into one 64-bit integer, bound to one row group.
+//! Finds the groups of rows whose group keys are packed into one 64-bit integer, in one row group.
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -17,14 +17,14 @@ pub(crate) struct PackedKeys<'a> {
     packing: &'a Packing,
     keys: Vec<(&'a Key, Source<'a>)>,
     codes: Vec<i64>,
-    /// Scratch memory: the table-wide codes of one group key's strings.
+    /// Scratch memory: for each row, the code in the whole table of a string group key.
     numbers: Vec<i64>,
 }
 
-/// Source of the values of a group key.
+/// Source of the values of one group key in the row group.
 enum Source<'a> {
     Lane(LaneId),
-    /// Dictionary codes of the chunk, and for each the string's code in the whole table.
+    /// Dictionary codes of the chunk, and for each dictionary entry its code in the whole table.
     Texts(Integers<'a>, Vec<i64>),
     /// A column of booleans or floats.
     Column(&'a Chunk),
@@ -51,7 +51,7 @@ impl<'a> PackedKeys<'a> {
         Ok(Some(PackedKeys { packing, keys, codes: Vec::new(), numbers: Vec::new() }))
     }
 
-    /// Returns the packed group keys of each row.
+    /// Returns the packed group keys of each row: one 64-bit integer per row.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.

@@ -1,4 +1,7 @@
-//! Group keys of any type, encoded as rows of 64-bit words from lanes and decoded arrays.
+//! Finds the groups of rows with group keys of any type: the group keys of a row are encoded as a sequence of
+//! 64-bit words.
+//!
+//! Values come from decoded arrays or from *lanes* (columns or expressions evaluated as 64-bit integers).
 
 use super::keys::{KeyForm, KeyInput, KeyLookup};
 use crate::aggregate::aggregation::{Aggregation, Key};
@@ -11,13 +14,13 @@ use arrow_buffer::NullBuffer;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
-/// Group keys as rows of words, bound to one row group.
+/// Group keys as sequences of words, bound to one row group.
 pub(crate) struct WordKeys<'a> {
     keys: Vec<(&'a Key, Source)>,
     words: Rows,
 }
 
-/// Source of the values of a group key.
+/// Source of the values of one group key.
 #[derive(Clone, Copy)]
 enum Source {
     Lane(LaneId),

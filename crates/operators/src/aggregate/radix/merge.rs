@@ -1,4 +1,5 @@
-//! Groups and merges the partitions of all workers, one by one, and emits their groups.
+//! Groups the partitioned rows of all worker threads and merges their groups, partition by partition. Rows are
+//! partitioned by the hash of their group keys, so that each partition can be merged alone.
 
 use super::part::Part;
 use super::records::Records;
@@ -12,7 +13,8 @@ use crate::project::Emit;
 use farpool_model::Result;
 use parking_lot::Mutex;
 
-/// Approximate number of records and groups per merge task. Grouping that many takes half a millisecond.
+/// Approximate number of records (rows that are not grouped yet) and groups per merge task. Grouping that many takes
+/// half a millisecond.
 const RECORDS_PER_TASK: usize = 8 << 10;
 
 /// Minimum number of merge tasks. Reason: with that many, two to eight threads end at about the same time.
@@ -24,7 +26,8 @@ pub(crate) struct Partitions {
     parts: Vec<Mutex<Vec<Part>>>,
     /// Records of each worker that are not grouped yet.
     records: Vec<Records>,
-    /// For each worker, its groups from the time before it partitioned rows, and their ids by partition.
+    /// For each worker, its groups from before it began to partition rows, their accumulators, and the ids of the
+    /// groups by partition.
     before: Vec<(Groups, Vec<Store>, Vec<Vec<u32>>)>,
     tasks: usize,
 }
@@ -83,8 +86,8 @@ impl Partitions {
         batches.finish(emit)
     }
 
-    /// Merges one partition of all workers. If no worker has grouped it yet, the hash table starts with room for
-    /// `expected` groups.
+    /// Merges one partition of all workers. If no worker has groups of the partition, the hash table starts with room
+    /// for `expected` groups.
     fn merged(
         &self,
         aggregation: &Aggregation,

@@ -1,4 +1,5 @@
-//! Groups of one partition, and how records are added to them.
+//! Groups of one partition of the rows (by the hash of their group keys), and how records (rows that are not
+//! grouped yet) are added to them.
 
 use super::records::Records;
 use super::shape::Shape;
@@ -18,7 +19,7 @@ pub(crate) struct Part {
     stores: Vec<Store>,
 }
 
-/// Scratch memory for adding records: their words, one vector for each kind of word.
+/// Scratch memory for adding records: one vector for each kind of word of a record.
 #[derive(Default)]
 struct Columns {
     codes: Vec<i64>,
@@ -32,10 +33,10 @@ struct Columns {
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     words: &'a [i64],
-    /// Number of words of a record, without a group key that is a row of words.
+    /// Number of words of a record, without its group key if that is a sequence of words.
     width: usize,
-    /// Start of each record, if each is followed by its group key as a row of words; `None` if records have a fixed
-    /// length.
+    /// Start of each record; `None` if all records have the same length. They differ in length if each is followed by
+    /// its group key as a sequence of words.
     starts: Option<&'a [usize]>,
 }
 
@@ -127,7 +128,7 @@ impl Part {
             }
             match (source.word, valid) {
                 (None, None) => store.count_rows(rows, Some(ids), None),
-                // Counts ignore the values that are passed.
+                // A count of rows ignores the values, so that the codes are passed in their place.
                 (None, valid) => store.update_lanes(Some(ids), codes, valid),
                 (Some(_), valid) => store.update_lanes(Some(ids), values, valid),
             }
@@ -146,14 +147,14 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Returns the group key of a record, as a row of words.
+    /// Returns the group key of a record that has it as a sequence of words.
     fn key(&self, record: usize) -> &'a [i64] {
         let start = self.starts.map_or(0, |starts| starts[record]) + self.width;
         &self.words[start..start + key_words(self.words, start)]
     }
 }
 
-/// Replaces `starts` by the start of each record, if each is followed by its group key as a row of words.
+/// Replaces `starts` by the start of each record, if each is followed by its group key as a sequence of words.
 fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     starts.clear();
     let mut start = 0;
@@ -164,7 +165,8 @@ fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
     }
 }
 
-/// Returns the length of the group key that begins at `start`, as a row of words. The word before it has that length.
+/// Returns the length of the group key that begins at `start`, as a sequence of words. The word before the group key
+/// has that length.
 fn key_words(words: &[i64], start: usize) -> usize {
     usize_saturating(words[start - 1].cast_unsigned())
 }

@@ -1,39 +1,40 @@
-//! Records: rows that were partitioned and are not grouped yet.
+//! Records: rows that were partitioned by the hash of their group keys and are not grouped yet. A record has the
+//! group key and the arguments of one row as 64-bit words.
 //!
-//! A record begins with the packed group key or, for a group key that is a row of words, with its hash. Further words
-//! follow, and then the group key if it is a row of words. The records of a partition are in chunks of one large
-//! vector, in the order of arrival, except records that are too long for a chunk. Skewed group keys do no harm, because
-//! a partition takes as many chunks as it needs.
+//! A record begins with the packed group key (all group keys in one word) or, if the group key is a sequence of
+//! words, with its hash. The arguments follow, and then the group key if it is a sequence of words. The records of a
+//! partition are in chunks of one large vector, in the order of arrival, except records that are too long for a
+//! shared chunk. Skewed group keys do no harm, because a partition takes as many chunks as it needs.
 
 use super::shape::{PARTITION_BITS, PARTITIONS};
 use crate::group::{HashKey, Rows};
 use farpool_columns::working;
 use std::ops::Range;
 
-/// Number of words of a chunk, which takes a page of the operating system. Smaller chunks would waste less memory but
-/// need more calls.
+/// Number of words per chunk of records, which then takes one page of the operating system. Smaller chunks would
+/// waste less memory but need more calls.
 pub(super) const CHUNK_WORDS: usize = 512;
 
-/// Minimum length of a record, in words, for a chunk of its own.
+/// Minimum number of words of a record that gets a chunk of its own.
 const WORDS_ALONE: usize = CHUNK_WORDS / 2;
 
 /// Records of one worker, by partition.
 pub(crate) struct Records {
-    /// Number of words of a record, without a group key that is a row of words.
+    /// Number of words of a record, without a group key that is a sequence of words.
     width: usize,
     hash_key: HashKey,
     /// Vector that is divided into chunks. Its capacity is reserved at the beginning, but a page takes memory only when
     /// a chunk in it is used.
     words: Vec<i64>,
-    /// For each partition, the chunk that is being filled.
+    /// For each partition, the chunk to which records are appended.
     open: Vec<Open>,
-    /// For each partition, the ranges of records in its other chunks.
+    /// For each partition, the word ranges of the records in its full chunks.
     full: Vec<Vec<Range<usize>>>,
     /// Number of words of all chunks in use.
     used: usize,
 }
 
-/// A chunk that is being filled.
+/// A chunk to which records are appended.
 #[derive(Clone, Copy, Default)]
 struct Open {
     start: usize,
@@ -49,7 +50,8 @@ pub(super) fn partition_of(hash: u64) -> usize {
 }
 
 impl Records {
-    /// Reserves `bytes_max` bytes for records of `width` words each, not counting group keys that are rows of words.
+    /// Reserves `bytes_max` bytes for records of `width` words each, not counting group keys that are sequences of
+    /// words.
     pub(super) fn new(width: usize, bytes_max: usize, hash_key: HashKey) -> Self {
         let mut words = Vec::new();
         working::reserve(&mut words, bytes_max / size_of::<i64>());
@@ -78,14 +80,14 @@ impl Records {
         self.used == 0
     }
 
-    /// Returns whether records of `words` words together are sure to fit. A chunk is at least half full before the next
-    /// one is begun.
+    /// Returns whether records of `words` words together are sure to fit. Assumes that each chunk is only half used,
+    /// because a record that does not fit the rest of a chunk begins another one.
     pub(super) fn has_room(&self, words: usize) -> bool {
         self.used + 2 * words + PARTITIONS * CHUNK_WORDS <= self.words.capacity()
     }
 
-    /// Makes sure that records of `words` words together fit; reserves more memory if necessary. There must be no
-    /// records.
+    /// Makes sure that records of `words` words together fit; reserves more memory if necessary. Must be called
+    /// without records, because the vector is replaced.
     pub(super) fn make_room(&mut self, words: usize) {
         if !self.has_room(words) {
             self.words = Vec::new();
@@ -93,7 +95,7 @@ impl Records {
         }
     }
 
-    /// Appends a record for each packed group key. There must be room.
+    /// Appends a record for each packed group key. Their memory must have been reserved ([`Records::has_room`]).
     pub(super) fn push(&mut self, codes: &[i64], words: &[&[i64]]) {
         match self.width {
             1 => self.push_all::<1>(codes, words),
@@ -123,7 +125,8 @@ impl Records {
         }
     }
 
-    /// Appends a record for each group key that is a row of words. There must be room.
+    /// Appends a record for each group key that is a sequence of words. Their memory must have been reserved
+    /// ([`Records::has_room`]).
     pub(super) fn push_rows(&mut self, rows: &Rows, words: &[&[i64]]) {
         let width = self.width;
         for (row, hash) in rows.hashes().iter().enumerate() {
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Returns all records by key, in order.
+    /// Returns all records by group key, in order.
     fn held(records: &Records, width: usize) -> HashMap<i64, Vec<Vec<i64>>> {
         let mut held: HashMap<i64, Vec<Vec<i64>>> = HashMap::new();
         for partition in 0..PARTITIONS {
@@ -222,7 +225,7 @@ mod tests {
     fn records_come_back_in_order_from_their_partition() {
         for width in 1..7 {
             let mut records = Records::new(width, 8 << 20, HashKey::new(width as u64));
-            // Every second row has the same key, so that one partition is much larger.
+            // Every second row has the same group key, so that one partition is much larger than the others.
             let code = |row: i64| if row % 2 == 0 { 5 } else { row * 7919 % 3001 };
             let columns: Vec<Vec<i64>> =
                 (0..width as i64 - 1).map(|c| (0..9000).map(|row| row * 10 + c).collect()).collect();

@@ -1,4 +1,5 @@
-//! Writes the lanes of a batch to records.
+//! Partitions the rows of a batch by the hash of their group keys: writes the group keys and arguments of each
+//! row as a record. Arguments are *lanes*: columns or expressions evaluated as 64-bit integers.
 
 use super::shape::Shape;
 use super::worker::{Keys, Radix};

@@ -1,4 +1,5 @@
-//! Decides which aggregations can use the radix way, and the layout of their records.
+//! Decides whether an aggregation can partition its rows by the hash of their group keys (the *radix way*), and
+//! the layout of its records (rows that are partitioned and not grouped yet).
 
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Kind};
 use crate::group::HashKey;
@@ -11,14 +12,15 @@ pub(super) const PARTITION_BITS: u32 = 8;
 /// Number of partitions.
 pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
-/// Maximum number of bytes of one worker's records, if group keys are packed. With less, hash tables would be loaded into
-/// the caches more often than the rows justify; more does not fit the caches that cores share.
+/// Maximum number of bytes of one worker's records, if group keys are packed into one word. With less, the hash
+/// tables of the partitions would be loaded into the caches more often than the rows justify; more does not fit the
+/// cache that cores share.
 const BYTES_MAX: usize = 32 << 20;
 
-/// As [`BYTES_MAX`], for group keys that are rows of words, whose records are several times as long.
+/// As [`BYTES_MAX`], for group keys that are sequences of words, whose records are several times as long.
 const BYTES_MAX_ROWS: usize = 256 << 20;
 
-/// Records may take `1 / ROOM_PART` of a worker's memory for groups.
+/// Divisor: records may take one part in this many of a worker's memory for groups.
 const ROOM_PART: usize = 8;
 
 /// Minimum number of bytes for records. With less, a partition has too few records for the radix way to pay.
@@ -30,16 +32,16 @@ const BYTES_EMPTY: usize = PARTITIONS * (8 << 10);
 /// Maximum number of words of a record. Reason: writing and reading more of them costs more than a cache miss.
 const WORDS_MAX: usize = 8;
 
-/// Layout of the records of an aggregation: the packed group key, or the hash of a group key that is a row of words;
-/// the lanes; if arguments can be NULL, a word with a bit for each one that is not NULL; and for a group key that is a
-/// row of words, its length, followed by the group key.
+/// Layout of the records of an aggregation: the packed group key, or the hash of a group key that is a sequence of
+/// words; the lanes; if arguments can be NULL, a word with a bit for each one that is not NULL; and for a group key
+/// that is a sequence of words, its length, followed by the group key.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Number of words of a record, without a group key that is a row of words.
+    /// Number of words of a record, without its group key if that is a sequence of words.
     pub(super) words: usize,
-    /// Whether group keys are rows of words.
+    /// Whether group keys are sequences of words.
     pub(super) has_rows: bool,
-    /// Lanes whose values are words of a record, in this order.
+    /// Lanes (columns or expressions evaluated as 64-bit integers) whose values are words of a record, in this order.
     pub(super) lanes: Vec<LaneId>,
     /// Arguments that have a bit in the word after the lanes.
     pub(super) masked: Vec<usize>,

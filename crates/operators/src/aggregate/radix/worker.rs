@@ -1,4 +1,7 @@
-//! State of the radix way in one worker: its partitioned rows, and the groups that were made of earlier ones.
+//! State of one worker in the *radix way* of aggregation: its rows, partitioned by the hash of their group keys,
+//! and the groups that were made of earlier rows.
+//!
+//! A *step* is the work of a thread at a time, about a millisecond.
 
 use super::part::Part;
 use super::records::Records;
@@ -15,16 +18,17 @@ use farpool_model::{Result, limits};
 pub(crate) enum Keys<'a> {
     /// Packed group keys.
     Codes(&'a [i64]),
-    /// Group keys as rows of words.
+    /// Group keys as sequences of words.
     Rows(&'a Rows),
 }
 
 /// Partitioned rows of one worker, and the groups that were made of earlier ones.
 pub(crate) struct Radix {
     pub(super) records: Records,
-    /// Groups of each partition, of as many partitions as were ever grouped.
+    /// Groups by partition. Partitions after the last entry have not been grouped yet.
     pub(super) parts: Vec<Part>,
-    /// Number of partitions that are grouped already, while grouping takes several steps.
+    /// Number of partitions that are already grouped in the current grouping of all records, which may take several
+    /// steps.
     grouped: Option<usize>,
     /// Maximum number of words that the records of one batch have taken so far.
     batch_words: usize,
@@ -82,7 +86,8 @@ impl Radix {
         Ok(())
     }
 
-    /// Groups the records if another batch may not fit. Returns false if the step ends before that is finished.
+    /// Groups the records if another batch may not fit. Returns false if the step ends before the grouping is
+    /// finished.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -96,7 +101,7 @@ impl Radix {
         Ok(has_room || self.group(aggregation, shape, pace)?)
     }
 
-    /// Groups the records. Returns false if the step ends before that is finished.
+    /// Groups the records of all partitions. Returns false if the step ends before the grouping is finished.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -121,7 +126,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Groups all records and emits the groups. Returns false if the step ends before that is finished.
+    /// Groups all records and emits the groups. Returns false if the step ends before all groups are emitted.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -138,7 +143,7 @@ impl Radix {
         let mut batches = Batches::default();
         while let Some(part) = self.parts.pop() {
             self.given += part.groups.len();
-            // A `Break` is noticed at the end of the row group.
+            // If `emit` returns `Break`, that is noticed at the end of the row group.
             let _ = part.give(aggregation, &mut |batch| batches.add(batch, emit))?;
             if !self.parts.is_empty() && pace.ends() {
                 batches.finish(emit)?;

@@ -1,4 +1,5 @@
-//! Decides whether an aggregation uses the whole-table way, and how the words of a group are laid out.
+//! Decides whether an aggregation uses the *whole-table way* (one array of groups for the whole table, indexed by
+//! a number that is computed from the group keys), and how the words of a group are laid out.
 
 use crate::aggregate::aggregation::{AggregateResult, Aggregation, Key};
 use crate::aggregate::dense::KeyFrame;
@@ -14,7 +15,7 @@ use farpool_model::cast::{u64_from, usize_saturating};
 /// about a tenth of hashing a row.
 const WORDS_PER_ROW_MAX: u64 = 4;
 
-/// Number of groups up to which the arrays of single row groups are faster, because they fit the L1 cache.
+/// Number of groups up to which an array per row group is faster, because it fits the L1 cache.
 const GROUPS_MIN: usize = 64;
 
 /// Maximum number of groups. Reason: group numbers, including that of the discard group, have 32 bits.
@@ -29,10 +30,10 @@ const VALUES_TOO_FAR_APART: Unfit = Unfit("values of a minimum or maximum lie to
 /// An aggregation adapted to a table for the whole-table way.
 pub(crate) struct Whole {
     pub(super) keys: Vec<KeyFrame>,
-    /// Number of possible groups: the product of the numbers of codes of the group keys.
+    /// Number of possible groups: the product of the numbers of distinct codes of the group keys.
     pub(super) domain: usize,
     pub(super) measures: Measures,
-    /// For each fold, the least and the greatest value that it can have.
+    /// For each fold (such as a minimum), the least and the greatest value that it can have.
     pub(super) bounds: Vec<(i64, i64)>,
     pub(super) form: Form,
 }
@@ -40,7 +41,7 @@ pub(crate) struct Whole {
 /// Layout of the words of a group. A group exists if its first word is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// One bit per group: nothing is computed.
+    /// One bit per group: only the existing groups are wanted, and no aggregate function.
     Bits,
     /// The number of rows, then the sums, then the folds.
     Rows,
@@ -58,8 +59,8 @@ impl Form {
 }
 
 impl Whole {
-    /// Adapts `aggregation` to `groups`, the only row groups that it will read. Each worker may use `bytes_max` bytes.
-    /// Returns the reason if the whole-table way cannot be used.
+    /// Adapts `aggregation` to `groups`, the only row groups that it will read. Each worker may use `bytes_max`
+    /// bytes. Returns [`Unfit`] if the whole-table way cannot be used.
     pub(crate) fn fit(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Fit<Whole> {
         if aggregation.keys.is_empty() || groups.is_empty() {
             return Err(NOTHING_TO_INDEX);
@@ -72,7 +73,8 @@ impl Whole {
         let measures = Measures::of(aggregation, &extent)?;
         let bounds = measures.folds.iter().map(|of| intervals[of.lane]).collect::<Option<Vec<_>>>();
         let bounds = bounds.ok_or(NOT_ON_LANES)?;
-        // A picked value is stored as its distance from a bound, plus one.
+        // The array stores a minimum or maximum as the distance from the worst possible value, plus one, which must
+        // fit 64 bits.
         if bounds.iter().any(|(min, max)| max.abs_diff(*min) == u64::MAX) {
             return Err(VALUES_TOO_FAR_APART);
         }
@@ -150,7 +152,7 @@ fn frames(
 }
 
 fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
-    // A count that only tells whether the group has rows is not stored, because a group in the array has some.
+    // A row count that is only compared with 0 is not stored, because every group in the array has rows.
     let mut counted = aggregation.results.iter().filter_map(AggregateResult::count_shown);
     if counted.any(|accumulator| matches!(measures.sources[accumulator], Source::AllRows)) {
         return Form::Rows;
@@ -158,9 +160,9 @@ fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
     match (measures.sums.first(), measures.folds.first().map(|of| of.fold)) {
         (None, None) => Form::Bits,
         (Some(SumOf::Lane(..) | SumOf::Rows(_)), _) => Form::Tagged,
-        // A pick of all rows: under a mask there would be a sum that counts the mask.
+        // The fold is of all rows, without a mask: with a mask there would be a sum that counts the rows of the mask.
         (None, Some(Fold::Pick(_))) => Form::Picks,
-        // A word of bits may be 0 in a group that exists.
+        // The word of a bitwise operation may be 0 in a group that exists, so that rows are counted.
         (None, Some(Fold::Bits(_))) => Form::Rows,
     }
 }

@@ -1,4 +1,6 @@
-//! Merges the arrays of all workers and emits the groups, one range of group numbers at a time.
+//! Merges the arrays of groups of all worker threads in the *whole-table way* (one array of groups per worker,
+//! indexed by a group number that is computed from the group keys), and emits the groups, one range of group numbers
+//! at a time.
 
 use super::fit::{Form, Whole};
 use super::table::WholeTable;
@@ -12,10 +14,10 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Result, limits};
 use std::ops::Range;
 
-/// Number of group numbers per merge task.
+/// Number of group numbers (array indices) per merge task.
 const NUMBERS_PER_TASK: usize = 64 << 10;
 
-/// Number of group numbers that are examined before the number of groups found is checked again.
+/// Number of group numbers that are examined before the number of groups found is compared with the batch size again.
 const NUMBERS_AT_A_TIME: usize = 1024;
 
 /// The arrays of all workers, prepared for merging.
@@ -35,7 +37,7 @@ impl WholeTables {
         if self.tables.is_empty() { 0 } else { self.domain.div_ceil(NUMBERS_PER_TASK) }
     }
 
-    /// Emits the groups of one range.
+    /// Emits the groups of one range of group numbers.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -62,14 +64,15 @@ impl WholeTables {
         Ok(())
     }
 
-    /// Appends the numbers in `range`, which starts on a multiple of 64, whose groups exist.
+    /// Appends to `found` the group numbers in `range` whose groups exist. `range` must start on a multiple of 64.
     fn find(&self, range: Range<usize>, found: &mut Vec<u32>) {
         if self.tables[0].form == Form::Bits {
             for word in range.start / 64..range.end.div_ceil(64) {
                 let mut bits = self.tables.iter().fold(0, |bits, t| bits | t.words[word]).cast_unsigned();
                 while bits != 0 {
                     let number = word * 64 + bits.trailing_zeros() as usize;
-                    // The bit after the last is the discard group.
+                    // The bit after the last possible group belongs to the discard group, to which excluded rows are
+                    // added.
                     if number < range.end {
                         found.push(u32_checked(number));
                     }
@@ -103,10 +106,10 @@ impl WholeTables {
         RecordBatch::try_new(aggregation.schema.clone(), arrays).map_err(failure::of_kernel)
     }
 
-    /// Returns the merged accumulator of the groups `numbers`, in their order.
+    /// Returns the accumulator of the groups `numbers`, merged from all workers, in the order of `numbers`.
     fn store(&self, kind: Kind, source: Source, whole: &Whole, numbers: &[u32]) -> Store {
         match source {
-            // The exact count is not needed, only that the group has rows.
+            // The count is only compared with 0, so that any positive number will do.
             Source::AllRows if whole.form != Form::Rows => Store::of_counts(vec![1; numbers.len()]),
             Source::AllRows => Store::of_counts(self.summed(0, false, numbers)),
             Source::Sum(sum) => {

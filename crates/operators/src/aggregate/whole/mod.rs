@@ -1,5 +1,6 @@
-//! The whole-table way: each worker has one array of accumulators, whose index is computed from the codes of the group
-//! keys.
+//! The whole-table way, an implementation of aggregation: each worker thread has one array of accumulators for
+//! the whole table. The array index of a row's group (its group number) is computed from the integer codes of its
+//! group keys.
 //!
 //! Usable if the zone maps of all row groups that the filter may select give each group key a range of values, and the
 //! number of possible combinations is not much larger than the number of rows. Then the group number of a row is

@@ -1,4 +1,4 @@
-//! Adds row groups to the array of the whole-table way.
+//! Adds the rows of row groups to the array of groups of the *whole-table way* (see [`super`]).
 
 use super::table::WholeTable;
 use crate::aggregate::dense::{DenseRows, Scratch, Target, each_batch};
@@ -7,8 +7,8 @@ use crate::pace::Batches;
 use farpool_model::Result;
 
 impl WholeTable {
-    /// Adds the rows of some batches, whose group numbers must be those of the whole table. Returns how many rows
-    /// passed the filter.
+    /// Adds the rows of some batches to the array. `rows` must be bound with group numbers of the whole table, not of
+    /// the row group. Returns the number of rows that passed the filter.
     ///
     /// # Errors
     /// Errors of evaluating the filter and the conditions.

@@ -1,12 +1,13 @@
-//! The array of one worker: a few words for each possible group, or one bit.
+//! The array of one worker thread in the *whole-table way* of aggregation: a few words for each possible group,
+//! or one bit. Its index is a group number, computed from the group keys.
 
 use super::fit::{Form, Whole};
 use crate::bits;
 use farpool_columns::working;
 use farpool_model::{BitOp, Fold, Pick};
 
-/// Maximum number of possible groups for checking before each row group whether all of them occur already. Reason: for
-/// more groups to occur, more rows are needed than most tables have.
+/// Maximum number of possible groups for checking, before each row group, whether all of them occur already. Reason:
+/// with more possible groups, most tables have too few rows for all of them to occur.
 const COMPLETE_MAX: usize = 64 << 10;
 
 /// Accumulators of all possible groups; those of one group are adjacent. All words are 0 at first, so that the system
@@ -16,15 +17,15 @@ pub(crate) struct WholeTable {
     /// Words per group.
     pub(super) width: usize,
     pub(super) words: Vec<i64>,
-    /// Index of the first fold in a group's words.
+    /// Index of the first word of a group that holds a fold (such as a minimum).
     first_fold: usize,
     pub(super) folds: Vec<FoldWord>,
     ones: Vec<i64>,
 }
 
-/// Form in which a fold of values between `min` and `max` is stored in a word that is 0 before the first value. A pick is stored
-/// as the distance from the value that would be picked last, plus one. AND is stored as the complement, because the OR
-/// of complements is the complement of the AND.
+/// Form in which a fold (such as a minimum) of values between `min` and `max` is stored in a word that is 0 before
+/// the first value. A minimum or maximum is stored as the distance from the worst possible value, plus one. AND is
+/// stored as the complement, because the OR of complements is the complement of the AND.
 #[derive(Clone, Copy)]
 pub(crate) struct FoldWord {
     pub(super) fold: Fold,
@@ -64,7 +65,7 @@ macro_rules! for_fold_word {
 }
 
 impl FoldWord {
-    /// Decodes the value of a word; unspecified for a word that has none.
+    /// Decodes the value of a word; unspecified for a word without a value.
     pub(super) fn value(&self, word: u64) -> i64 {
         let distance = word.wrapping_sub(1).cast_signed();
         match self.fold {
@@ -95,13 +96,13 @@ impl WholeTable {
         (self.words.capacity() + self.ones.capacity()) * size_of::<i64>()
     }
 
-    /// Returns whether further rows change nothing, because every possible group occurs and nothing is computed for
-    /// groups.
+    /// Returns whether further rows change nothing, because every possible group occurs and no aggregate function is
+    /// computed.
     pub(crate) fn is_complete(&self, whole: &Whole) -> bool {
         self.form == Form::Bits && whole.domain <= COMPLETE_MAX && self.marked(whole.domain) == whole.domain
     }
 
-    /// Returns how many of the first `groups` bits are set.
+    /// Returns the number of set bits among the first `groups` bits.
     fn marked(&self, groups: usize) -> usize {
         let whole = self.words[..groups / 64].iter().map(|word| word.count_ones()).sum::<u32>() as usize;
         let rest = (0..groups % 64).filter(|bit| self.words[groups / 64] >> bit & 1 == 1).count();
@@ -125,7 +126,7 @@ impl WholeTable {
         }
     }
 
-    /// Folds the values of the rows in `mask` into fold `index` of their groups.
+    /// Folds the values of the rows in `mask` into the fold number `index` of their groups.
     pub(super) fn add_fold_of(&mut self, index: usize, groups: &[u32], values: &[i64], mask: Option<&[u64]>) {
         let (place, width) = (self.first_fold + index, self.width);
         let words = &mut self.words;
@@ -141,8 +142,8 @@ impl WholeTable {
         });
     }
 
-    /// Combines `words`, the words of fold `index` of another worker for the groups `numbers`, with those of this
-    /// worker.
+    /// Combines `words`, which another worker has of fold number `index` for the groups `numbers`, with those of this
+    /// worker, and stores the result in `words`.
     pub(super) fn merge_fold(&self, index: usize, numbers: &[u32], words: &mut [u64]) {
         let place = self.first_fold + index;
         let held = numbers.iter().map(|number| self.words[*number as usize * self.width + place]);

@@ -1,4 +1,4 @@
-//! Tests of changes of rows against a loop over the rows.
+//! Tests of runs that change rows (UPDATE and DELETE), against a loop over the rows.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -30,7 +30,7 @@ fn row_change(table: &Arc<Table>, filter: Option<Expr>, columns: Vec<NamedExpr>)
     Run::start_changing(&program, encoder)
 }
 
-/// Executes a run on several threads.
+/// Executes the run on `threads` threads, and returns the changed row groups.
 fn run(run: &Run, threads: usize) -> Result<ChangedGroups> {
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let step_all = || loop {
@@ -134,7 +134,7 @@ fn a_value_that_fails_or_a_full_pool_ends_it_and_leaves_nothing() {
     let failing = row_change(&table, None, vec![named("v", divide.clone())]).unwrap();
     assert_eq!(run(&failing, 2).unwrap_err().kind, ErrorKind::Invalid);
     assert!(failing.take_changed().groups.is_empty());
-    // The program is not evaluated on rows that do not pass.
+    // The division is not evaluated on rows that do not pass the filter, so that it does not fail.
     let not_zero = Expr::compare(CompareOp::NotEq, Expr::Column(1), int(0));
     run(&row_change(&table, Some(not_zero), vec![named("v", divide)]).unwrap(), 2).unwrap();
 

@@ -1,4 +1,7 @@
-//! Tests of runs over tables whose values are loaded and evicted, against the same runs over tables in memory.
+//! Tests of runs (executions of programs) over tables whose values are loaded and evicted meanwhile, against the
+//! same runs over tables in memory.
+//!
+//! A *handle* is a column chunk whose values may be evicted from memory and read again.
 
 mod riders;
 
@@ -20,7 +23,7 @@ use std::collections::HashMap;
 
 const GROUP_ROWS: i64 = 12_000;
 
-/// Source that stores the values of all handles, and returns them on request.
+/// A source of values in place of a disk: stores the values of all handles, and returns them when a test says so.
 #[derive(Debug, Default)]
 struct Shelf {
     tenant: TenantName,
@@ -59,7 +62,7 @@ impl ValueSource for Shelf {
 }
 
 impl Shelf {
-    /// Answers a request. With `keeps`, the values are held until they are used.
+    /// Answers a request for values. With `keeps`, the values stay in memory until they are used.
     fn answer(&self, random: usize, keeps: bool) -> bool {
         let request = {
             let mut requests = self.requests.lock();
@@ -81,14 +84,15 @@ impl Shelf {
         true
     }
 
-    /// Evicts the values of a handle.
+    /// Evicts the values of a randomly chosen handle.
     fn evict(&self, random: usize) {
         let handles = self.handles.lock();
         drop(handles[random % handles.len()].take_values());
     }
 }
 
-/// Returns the same table with handles whose values are on the shelf, encrypted if a tier is given.
+/// Returns the same table with handles whose values are stored in a [`Shelf`], encrypted in memory if a tier is
+/// given.
 fn on_shelf(table: &Table, tier: Option<Tier>) -> (Arc<Table>, Arc<Shelf>) {
     let cipher = tier.map(|tier| table_cipher(tier).unwrap());
     let shelf = Arc::new(Shelf::default());
@@ -128,7 +132,7 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<Vec<Option<i64>>> {
     rows
 }
 
-/// Steps a run until it is done, while values are loaded and evicted at random.
+/// Executes steps of a run until it is done, while values are loaded and evicted at random.
 fn drive(run: &Run, shelf: Option<&Shelf>, random: &mut dyn FnMut() -> usize) -> Vec<RecordBatch> {
     let clock = Ticking::default();
     let mut batches = Vec::new();
@@ -212,7 +216,7 @@ proptest! {
             Some(_) => prop_assert_eq!(found.len(), expected.len()),
         }
         prop_assert_eq!(receipt.rows_scanned + receipt.rows_skipped, shelved.rows);
-        // No more is read than was fetched, and a run that needs no values reads none.
+        // No more bytes are read than were returned by the source, and a run that needs no values reads none.
         if form == 1 && !filters {
             prop_assert_eq!(receipt.bytes_from_disk, 0);
         }
@@ -235,16 +239,16 @@ fn other_columns_are_read_only_where_a_row_passes() {
     assert!(read <= of(0).sum::<usize>() + of(2).sum::<usize>() && read >= expected, "{read} of {expected}");
     let receipt = run.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (read as u64, 0));
-    // All values were in memory when the table was created.
+    // All bytes count as read again, because all values were in memory when the table was created.
     assert_eq!(receipt.bytes_again, read as u64);
-    // Columns of the filter count as used even if no row passes.
+    // The columns of the filter count as used, even if no row passes.
     assert!(table.row_groups.iter().all(|group| group.chunks[0].take_use() > 0));
-    // The next run finds in memory what this one has read.
+    // The next run finds in memory what the previous run has read.
     let again = Run::start(&bound).unwrap();
     drive_plainly(&again, &shelf);
     let receipt = again.receipt();
     assert_eq!((receipt.bytes_from_disk, receipt.bytes_from_cache), (0, read as u64));
-    // Evicted values are read again.
+    // Values that are evicted are read again by the next run.
     let left = table.row_groups[0].chunks[0].take_values().unwrap().bytes_encoded() as u64;
     let third = Run::start(&bound).unwrap();
     drive_plainly(&third, &shelf);
@@ -311,7 +315,7 @@ fn what_is_cancelled_waits_for_nothing() {
     assert_eq!(waiting, 0);
     while shelf.answer(0, true) {}
     assert!(run.step(&clock).is_err());
-    // A disk error stops a run.
+    // An error of the disk stops the run.
     let run = Run::start(&bound(&table, None, sum_and_count_by_k(), None, Budget::default())).unwrap();
     shelf.handles.lock().iter().for_each(|handle| drop(handle.take_values()));
     while !matches!(run.step(&clock).unwrap(), Step::Busy) {}

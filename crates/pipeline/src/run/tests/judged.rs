@@ -1,4 +1,5 @@
-//! Tests of programs that share a filter, against the same programs executed alone.
+//! Tests of programs that share the results of a filter (the predicate cache), against the same programs executed
+//! alone.
 
 use super::*;
 use crate::SharedScans;
@@ -6,7 +7,7 @@ use farpool_columns::table_cipher;
 use farpool_memory::{Account, WorkMemory};
 use farpool_model::{Tier, cast};
 
-/// Number of rows of a row group: enough for a step of its own.
+/// Number of rows per row group. Reason: enough for each row group to be processed in a step of its own.
 const ROWS: i64 = 20_000;
 
 fn account(bytes: usize) -> Account {
@@ -53,12 +54,12 @@ fn a_filter_is_evaluated_once_for_all_that_have_it() {
         let run = joined(&program, &shared_scans, &account);
         assert_eq!(sorted(&drive(&run, 1).unwrap()), expected, "turn {turn}");
         let receipt = run.receipt();
-        // Results are recorded from the second program on.
+        // The results of the filter are recorded from the second program on, and known from the third on.
         let known = if turn < 2 { 0 } else { table.rows };
         assert_eq!((receipt.rows_known, receipt.rows_scanned), (known, table.rows), "turn {turn}");
         assert!(account.memory().usage().bytes_used < 1 << 20);
     }
-    // The column of the filter is not read any more.
+    // The column of the filter is not read, because its results are known.
     let program = bound(&table, of_remainder(2), rows(&[0]), None, Budget::default());
     let receipt = {
         let run = joined(&program, &shared_scans, &account);
@@ -68,7 +69,7 @@ fn a_filter_is_evaluated_once_for_all_that_have_it() {
     let of_column =
         |column: usize| table.row_groups.iter().map(move |group| group.chunks[column].bytes_encoded());
     assert_eq!(receipt.bytes_scanned, of_column(0).sum::<usize>() as u64);
-    // Another filter uses no cached result, and neither does the same one with added conditions.
+    // Cached results are used neither for another filter nor for the same filter with added conditions.
     let other = bound(&table, of_remainder(3), rows(&[0]), None, Budget::default());
     let narrowed = program.narrowed(&id_compares(CompareOp::Lt, 5_000).unwrap()).unwrap();
     for program in [other, narrowed] {
@@ -85,7 +86,7 @@ fn a_filter_is_evaluated_once_for_all_that_have_it() {
 fn where_no_row_passes_nothing_is_read() {
     let table = table_of(4, ROWS);
     let (shared_scans, account) = (Arc::<SharedScans>::default(), account(1 << 30));
-    // Selects one row that zone maps cannot find.
+    // Creates a filter for one row that zone maps cannot find.
     let squared = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), Expr::Column(0));
     let filter = Some(Expr::compare(CompareOp::Eq, squared, int(9)));
     let program = bound(&table, filter, rows(&[2]), None, Budget::default());
@@ -141,7 +142,7 @@ fn what_is_known_is_of_row_groups_and_not_of_tables() {
         drive(&run, 1).unwrap();
         assert_eq!(run.receipt().rows_known, 0);
     }
-    // Cached results of a dropped table make room.
+    // Cached results of a dropped table are removed to make room for those of another.
     let held = account.memory().usage().bytes_used;
     assert!(held > 0);
     drop((first, other));
@@ -153,7 +154,7 @@ fn what_is_known_is_of_row_groups_and_not_of_tables() {
     assert_eq!(account.memory().usage().bytes_used, 0, "bits of row groups that are gone are kept");
     let held = small.memory().usage().bytes_used;
     assert!(held > 0 && shared_scans.bytes_held() as u64 == held);
-    // They are also removed at a lookup.
+    // Cached results of a dropped table are also removed at a lookup.
     drop(table);
     shared_scans.forget_gone();
     assert_eq!(small.memory().usage().bytes_used, 0);

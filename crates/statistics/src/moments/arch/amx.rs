@@ -1,8 +1,9 @@
-//! AMX: one instruction multiplies 16 columns with 16 others over 64 rows. Four such instructions are in progress at a
-//! time, on four tiles of sums (Intel's optimization manual, chapter 20).
+//! Kernel of moments for AMX, the matrix instructions of recent Intel CPUs: one instruction multiplies 16 columns
+//! of bytes with 16 others over 64 rows. Four such instructions are in progress at a time, on four tiles (matrix
+//! registers) of sums (Intel's optimization manual, chapter 20).
 //!
-//! Written in assembly, because the compiler has no stable intrinsics for these instructions yet. The tiles of a thread
-//! are configured on entry and released on exit, so that the rest of the program is not affected.
+//! Written in assembly, because the compiler has no stable intrinsics for these instructions yet. The tiles of a
+//! thread are configured on entry and released on exit, so that the rest of the program is not affected.
 
 use crate::moments::matrix::{Bytes, GROUP, LINE};
 use std::arch::asm;
@@ -10,7 +11,7 @@ use std::ops::Range;
 
 /// Returns whether the CPU supports AMX with bytes and Linux allows this process to use it, which must be requested.
 pub(super) fn allowed() -> bool {
-    /// `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state, of the kernel's `asm/prctl.h`.
+    /// `ARCH_REQ_XCOMP_PERM` of the kernel's `asm/prctl.h`, and the number of the state component of the tiles.
     const REQUEST: (libc::c_long, libc::c_long) = (0x1023, 18);
     let leaf = std::arch::x86_64::__cpuid_count(7, 0);
     let (tile, int8) = (leaf.edx & (1 << 24) != 0, leaf.edx & (1 << 25) != 0);
@@ -21,7 +22,7 @@ pub(super) fn allowed() -> bool {
     unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST.0, REQUEST.1) == 0 }
 }
 
-/// Eight tiles of 16 rows of 64 bytes each.
+/// Configuration of the eight tiles: 16 rows of 64 bytes each.
 #[repr(C, align(64))]
 struct Configuration([u8; 64]);
 
@@ -37,10 +38,11 @@ static CONFIGURATION: Configuration = {
     Configuration(bytes)
 };
 
-/// Number of lines of rows per pass. Reason: that part of two groups on either side fits the L1 cache.
+/// Number of lines (of 64 rows) per pass. Reason: so many lines of two groups of columns on either side fit the L1
+/// cache.
 const CHUNK: usize = 16;
 
-/// Computes the sums of products of columns of bytes.
+/// Computes the sums over all rows of the products of pairs of byte columns.
 ///
 /// # Safety
 /// The CPU must support AMX, and the process must be allowed to use it; the ranges and the length of `to` must have
@@ -57,18 +59,18 @@ pub(super) unsafe fn byte_products(
         let lines = first..matrix.lines().min(first + CHUNK);
         for i in left.clone().step_by(2 * GROUP) {
             for j in right.clone().step_by(2 * GROUP) {
-                // A last group without a partner is used as its own partner: it is computed twice.
+                // A last group of columns without a partner is its own partner, so that it is computed twice.
                 let i_next = if i + GROUP < left.end { i + GROUP } else { i };
                 let j_next = if j + GROUP < right.end { j + GROUP } else { j };
                 let at = |i: usize, j: usize| (i - left.start) * width + j - right.start;
                 let tiles = [at(i, j), at(i, j_next), at(i_next, j), at(i_next, j_next)];
                 let groups = ([i, i_next], [j / GROUP, j_next / GROUP]);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees AMX and the size of `to`.
                 unsafe { four_tiles(matrix, lines.clone(), groups, to, tiles, width) };
             }
         }
     }
-    // SAFETY: it has no operands; nothing of the tiles is needed any more.
+    // SAFETY: the instruction has no operands, and the contents of the tiles are not needed any more.
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 

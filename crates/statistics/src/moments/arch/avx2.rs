@@ -1,17 +1,21 @@
-//! AVX2: bytes are widened to 16 bits, and one instruction multiplies and adds two rows of eight columns.
+//! Kernels of moments for AVX2: sums of products of byte columns. Bytes are widened to 16 bits, and one
+//! instruction multiplies and adds two rows of eight columns.
+//!
+//! A *tile* is the sums of products of some columns, which are kept in registers.
 
 use crate::moments::matrix::{Bytes, GROUP, LINE};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Columns on the left of a tile of products: with 16 on the right, its sums take half of the registers.
+/// Number of columns on the left of a tile of products. Reason: with 16 columns on the right, the sums of a tile take
+/// half of the registers.
 const TILE: usize = 4;
 
-/// Numbers of 32 bits in a register.
+/// Number of 32-bit numbers per register.
 const NUMBERS: usize = 8;
 
-/// Interleaves the bytes of each group of 16 columns and line of 64 rows by quads of four rows: the quads of all 16
-/// columns for the first four rows, then those for the next four rows.
+/// Interleaves the bytes of each group of 16 columns, for each line of 64 rows, in units of four rows (quads): the
+/// quads of all 16 columns for the first four rows, then those for the next four rows, and so on.
 pub(super) fn interleave(matrix: &mut Bytes) {
     let (stride, group_stride, lines) = (matrix.stride(), matrix.group_stride(), matrix.lines());
     let (plain, interleaved) = matrix.both_mut();
@@ -26,7 +30,7 @@ pub(super) fn interleave(matrix: &mut Bytes) {
     }
 }
 
-/// Computes the sums of products of columns of bytes.
+/// Computes the sums over all rows of the products of pairs of byte columns.
 ///
 /// # Safety
 /// The CPU must support AVX2; the ranges and the length of `to` must have been checked; the matrix must be interleaved.
@@ -40,14 +44,14 @@ pub(super) unsafe fn byte_products(
     for i in left.clone().step_by(TILE) {
         for j in right.clone().step_by(GROUP) {
             let at = &mut to[(i - left.start) * width + j - right.start..];
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees AVX2 and the size of `to`.
             unsafe { byte_tile(matrix, i, j / GROUP, at, width) }
         }
     }
 }
 
-/// Computes the sums of products of 4 columns from `i` on with those of a group. The even and the odd bytes of each
-/// four rows are widened separately, which needs only a mask and a shift.
+/// Computes the sums of products of 4 columns, from column `i` on, with the columns of a group. The even and the odd
+/// bytes of each four rows are widened separately, which needs only a mask and a shift.
 ///
 /// # Safety
 /// As [`byte_products`].
@@ -59,7 +63,7 @@ unsafe fn byte_tile(matrix: &Bytes, i: usize, group: usize, to: &mut [u32], widt
     let right = matrix.interleaved(group);
     let low_bytes = _mm256_set1_epi16(0xff);
     for quad in 0..matrix.lines() * LINE / 4 {
-        // SAFETY: a column has 4 bytes for each quad, a group 64.
+        // SAFETY: for each quad (four rows), a column has 4 bytes and a group 64.
         unsafe {
             let right: [__m256i; 2] =
                 std::array::from_fn(|n| _mm256_loadu_si256(right.as_ptr().add(64 * quad + 32 * n).cast()));

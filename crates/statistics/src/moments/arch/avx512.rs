@@ -1,11 +1,11 @@
-//! AVX-512 with VNNI: one instruction multiplies four bytes of a column with those of 16 other columns, or a float with
-//! 8 others.
+//! Kernels of moments for AVX-512 with VNNI: one instruction multiplies four bytes of a column with those of 16
+//! other columns, or a float with 8 others.
 
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES, LINE};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Sums the bytes of each column. It uses the instruction for sums of absolute differences, from 0.
+/// Sums the bytes of each column, with the instruction for sums of absolute differences, from 0.
 ///
 /// # Safety
 /// The CPU must support the extensions that the attribute below enables.
@@ -45,7 +45,7 @@ pub(super) unsafe fn interleave(matrix: &mut Bytes) {
 /// The processor has AVX-512; 64 bytes can be read at `from` and each of the next 15 strides behind it.
 #[target_feature(enable = "avx512f")]
 unsafe fn transpose(from: *const u8, stride: usize, to: &mut [u8; GROUP * LINE]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees AVX-512 and the sizes.
     let row = |k: usize| unsafe { _mm512_loadu_si512(from.add(k * stride).cast()) };
     let mut quads = [_mm512_setzero_si512(); GROUP];
     for k in 0..4 {
@@ -76,10 +76,10 @@ unsafe fn transpose(from: *const u8, stride: usize, to: &mut [u8; GROUP * LINE])
     }
 }
 
-/// Columns on the left of a tile of products.
+/// Number of columns on the left of a tile of products.
 const TILE: usize = 8;
 
-/// Computes the sums of products of columns of bytes.
+/// Computes the sums over all rows of the products of pairs of byte columns.
 ///
 /// # Safety
 /// The CPU must support the extensions that the attribute below enables; the ranges and the length of `to` must have
@@ -95,7 +95,7 @@ pub(super) unsafe fn byte_products(
     for i in left.clone().step_by(TILE) {
         for j in right.clone().step_by(2 * GROUP) {
             let at = &mut to[(i - left.start) * width + j - right.start..];
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees AVX-512 and the sizes.
             unsafe {
                 if j + GROUP < right.end {
                     byte_tile::<2>(matrix, sums, i, j / GROUP, at, width);
@@ -107,7 +107,7 @@ pub(super) unsafe fn byte_products(
     }
 }
 
-/// Computes the products of 8 columns from `i` on with those of `N` groups.
+/// Computes the sums of products of 8 columns, from column `i` on, with the columns of `N` groups of 16.
 ///
 /// The instruction multiplies unsigned by signed bytes, so 128 is subtracted from the bytes on the right; 128
 /// times the sum of the bytes on the left corrects the result.
@@ -126,7 +126,7 @@ unsafe fn byte_tile<const N: usize>(
     let right: [&[u8]; N] = std::array::from_fn(|n| matrix.interleaved(group + n));
     let half = _mm512_set1_epi8(-128);
     for quad in 0..matrix.lines() * LINE / 4 {
-        // SAFETY: a column has 4 bytes for each quad, a group 64.
+        // SAFETY: for each quad (four rows), a column has 4 bytes and a group 64.
         unsafe {
             let right: [__m512i; N] = std::array::from_fn(|n| {
                 _mm512_xor_si512(_mm512_loadu_si512(right[n].as_ptr().add(64 * quad).cast()), half)
@@ -149,7 +149,7 @@ unsafe fn byte_tile<const N: usize>(
     }
 }
 
-/// Computes the sums of products of columns of floats.
+/// Computes the sums over all rows of the products of pairs of float columns.
 ///
 /// # Safety
 /// The CPU must support the extensions that the attribute below enables; the ranges and the length of `to` must have
@@ -164,7 +164,7 @@ pub(super) unsafe fn float_products(
     for j in right.clone().step_by(3 * LANES) {
         for i in left.clone().step_by(TILE) {
             let at = &mut to[(i - left.start) * width + j - right.start..];
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees AVX-512 and the sizes.
             unsafe {
                 match (right.end - j) / LANES {
                     1 => float_tile::<1>(matrix, i, j / LANES, at, width),
@@ -176,7 +176,7 @@ pub(super) unsafe fn float_products(
     }
 }
 
-/// Computes the products of 8 columns from `i` on with those of `N` groups.
+/// Computes the sums of products of 8 columns, from column `i` on, with the columns of `N` groups of 8.
 #[inline]
 #[target_feature(enable = "avx512f,fma")]
 unsafe fn float_tile<const N: usize>(matrix: &Floats, i: usize, group: usize, to: &mut [f64], width: usize) {
@@ -184,7 +184,7 @@ unsafe fn float_tile<const N: usize>(matrix: &Floats, i: usize, group: usize, to
     let left: [&[f64]; TILE] = std::array::from_fn(|k| matrix.column(i + k));
     let right: [&[[f64; LANES]]; N] = std::array::from_fn(|n| matrix.group(group + n));
     for r in 0..matrix.rows() {
-        // SAFETY: a column has a value for each row, a group 8.
+        // SAFETY: for each row, a column has one value and a group 8.
         unsafe {
             let right: [__m512d; N] =
                 std::array::from_fn(|n| _mm512_loadu_pd(right[n].as_ptr().add(r).cast()));

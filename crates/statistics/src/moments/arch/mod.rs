@@ -22,7 +22,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     cpu: crate::arch::Level,
-    /// Whether the CPU also has AMX with 8-bit integers, as Sapphire Rapids (2023) has.
+    /// Whether the CPU also has AMX (matrix instructions) with 8-bit integers, as Sapphire Rapids (2023) has.
     has_tiles: bool,
 }
 
@@ -33,7 +33,7 @@ impl Level {
         Level { cpu, has_tiles: cpu.instructions() == Instructions::Avx512 && has_tiles() }
     }
 
-    /// Returns all levels of this processor, the lowest first.
+    /// Returns all levels that this CPU supports, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
         let without_tiles = crate::arch::Level::all().map(|cpu| Level { cpu, has_tiles: false });
@@ -51,7 +51,7 @@ impl Level {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx512::byte_sums(matrix, to) }
             }
             _ => self.run(portable::ByteSums(matrix, to)),
@@ -63,7 +63,7 @@ impl Level {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx512::interleave(matrix) }
             }
             #[cfg(target_arch = "x86_64")]
@@ -72,8 +72,8 @@ impl Level {
         }
     }
 
-    /// Computes the sums of products of each column of `left` with each column of `right`. Writes them row by row to
-    /// `to`, whose rows have `width` numbers. Both ranges must be whole groups.
+    /// Computes the sums over all rows of the products of each column of `left` with each column of `right`. Writes
+    /// them row by row to `to`, whose rows have `width` numbers. Both ranges must consist of whole groups of columns.
     pub(crate) fn byte_products(
         self,
         matrix: &Bytes,
@@ -92,19 +92,19 @@ impl Level {
             }
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions; the rest as above.
+                // SAFETY: a level exists only where the CPU supports its instructions; ranges and room were checked.
                 unsafe { avx512::byte_products(matrix, sums, (left, right), to, width) }
             }
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => {
-                // SAFETY: as above.
+                // SAFETY: a level exists only where the CPU supports its instructions.
                 unsafe { avx2::byte_products(matrix, (left, right), to, width) }
             }
             _ => self.run(portable::ByteProducts { matrix, left, right, to, width }),
         }
     }
 
-    /// Computes the sums of products of columns of floats, as [`Self::byte_products`] does for bytes.
+    /// Computes sums of products for columns of floats, as [`Self::byte_products`] does for bytes.
     pub(crate) fn float_products(
         self,
         matrix: &Floats,
@@ -116,7 +116,7 @@ impl Level {
         match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => {
-                // SAFETY: a level is made only where the processor has its instructions; the ranges and
+                // SAFETY: a level exists only where the CPU supports its instructions; the ranges and
                 // the room were checked.
                 unsafe { avx512::float_products(matrix, (left, right), to, width) }
             }

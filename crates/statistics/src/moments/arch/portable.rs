@@ -1,4 +1,5 @@
-//! Kernels for any processor: plain loops, vectorised by the compiler for the level's instructions.
+//! Kernels of moments (sums of products of pairs of columns) for any CPU: plain loops, which the compiler
+//! vectorises for each level of CPU instructions.
 
 use super::Kernel;
 use crate::moments::matrix::{Bytes, Floats, LANES};
@@ -18,7 +19,7 @@ impl Kernel for ByteSums<'_> {
     }
 }
 
-/// Products of columns of bytes.
+/// Sums over all rows of the products of pairs of byte columns.
 pub(super) struct ByteProducts<'a> {
     pub(super) matrix: &'a Bytes,
     pub(super) left: Range<usize>,
@@ -42,7 +43,7 @@ impl Kernel for ByteProducts<'_> {
     }
 }
 
-/// Products of columns of floats.
+/// Sums over all rows of the products of pairs of float columns.
 pub(super) struct FloatProducts<'a> {
     pub(super) matrix: &'a Floats,
     pub(super) left: Range<usize>,
@@ -54,7 +55,7 @@ pub(super) struct FloatProducts<'a> {
 impl Kernel for FloatProducts<'_> {
     type Output = ();
 
-    /// Computes four columns on the left and a group on the right at a time.
+    /// Multiplies four columns on the left with a group of columns on the right at a time.
     #[inline(always)]
     fn run(self) {
         let first = self.right.start;

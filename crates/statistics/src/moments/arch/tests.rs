@@ -1,4 +1,5 @@
-//! Tests the kernels of products on every level of this machine against plain loops.
+//! Tests the kernels of moments (sums of products of pairs of columns) on every level of CPU instructions that
+//! this machine supports, against plain loops.
 
 use super::Level;
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES};

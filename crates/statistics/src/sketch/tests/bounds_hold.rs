@@ -1,5 +1,5 @@
-//! Tests the stated bounds against exact counts, over many draws of values: as the hash is fixed, different
-//! values take the place of different seeds.
+//! Tests the stated error bounds of sketches against exact counts, over many draws of values. The hash function
+//! is fixed, so that different values take the place of different seeds.
 
 use super::*;
 use crate::Estimate;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 const SMALL: Counters = Counters { rows: 5, precision: 8 };
 
-/// Draws values and returns how often each occurs; different seeds give different values.
+/// Generates random values and returns how often each occurs; different seeds give different values.
 fn draw(seed: u64, rows: usize, skew: Option<f64>) -> HashMap<i64, u64> {
     let mut random = Random(seed);
     let mut counts = HashMap::new();
@@ -41,7 +41,7 @@ fn small() -> SketchParameters {
 struct Tally {
     inside: u32,
     all: u32,
-    /// Sum of the relative errors.
+    /// Sum of the relative errors of all estimates.
     errors: f64,
 }
 
@@ -127,7 +127,8 @@ fn a_precise_sketch_is_as_good_as_the_thesis_says() {
     moment.check("second moment", 0.02);
 }
 
-/// Section 4.3.5: Count-Min is not trusted with many uniform values; with skew it is trusted for frequent ones.
+/// Section 4.3.5 of M. Chiosa's thesis, ETH Zurich no. 29551: Count-Min is not trusted with many uniform values; with
+/// skew it is trusted for frequent ones.
 #[test]
 fn count_min_is_trusted_while_values_are_few() {
     let few = sketched(&draw(1, 50_000, Some(3.0)), all());
@@ -144,7 +145,7 @@ fn count_min_is_trusted_while_values_are_few() {
     assert!(!blind.count_min_trust().trusted);
 }
 
-/// 2^33 rows of the greatest and the least values: neither sums nor counters nor squares wrap.
+/// A sketch of 2^33 rows of the greatest and the least values: neither sums nor counters nor squares wrap around.
 #[test]
 fn long_streams_do_not_wrap() {
     let rows = 1_u64 << 33;

@@ -1,11 +1,12 @@
-//! Tests against published values and recomputed values of other implementations (those of the hash are in
-//! `hash.rs`).
+//! Tests sketches against published values, and against recomputed values of other implementations. SKT is the sketch
+//! accelerator of Chiosa et al. (VLDB 2021), on whose thesis the sketches are based; tests of the hash function are
+//! in `hash.rs`.
 
 use super::super::counters::{Shape, Table, median};
 use super::*;
 use crate::hash::murmur3;
 
-/// SKT hashes the 4 bytes of a key with this seed.
+/// Seed with which SKT hashes the 4 bytes of a key.
 const SKT_SEED: u64 = 0xdead_f00d;
 
 fn skt_hashes(keys: u32) -> impl Iterator<Item = Hash> {
@@ -21,7 +22,8 @@ fn feed(hashes: impl Iterator<Item = Hash>, mut take: impl FnMut(&Hashes)) {
     }
 }
 
-/// Compares with the rows of Fast-AGMS of SKT's repository, with its 128-bit hash (recomputed from its arithmetic).
+/// Compares the rows of Fast-AGMS with those in SKT's repository, for SKT's 128-bit hash (recomputed from its
+/// arithmetic).
 #[test]
 fn skt_counts_the_same_second_moments() {
     let mut table = Table::new(Shape { rows: 6, bits: 14, stride: 14 });
@@ -33,8 +35,8 @@ fn skt_counts_the_same_second_moments() {
     assert_eq!(median(rows), 9_840_977.0);
 }
 
-/// SKT's HyperLogLog has its own layout and the estimator of 2007; the estimator of this crate is as good on
-/// the same registers.
+/// SKT's HyperLogLog has its own layout of hashes and the estimator of 2007. The estimator of this crate must be as
+/// good on the same registers.
 #[test]
 fn skt_estimates_as_many_distinct_keys() {
     for (keys, golden) in [(1_000, 1001.6), (10_000_000, 10_008_585.4)] {
@@ -60,7 +62,7 @@ fn classic_estimate(registers: &[u8]) -> f64 {
     if raw <= 2.5 * m && empty > 0.0 { m * (m / empty).ln() } else { raw }
 }
 
-/// With SKT's own 64-bit hash, six rows do not fit; four do.
+/// Six rows of counters do not fit a 64-bit hash, such as SKT's; four do.
 #[test]
 fn rows_that_share_bits_are_not_made() {
     let four = SketchParameters { second_moment: Some(Counters { rows: 4, precision: 15 }), ..all() };
@@ -73,7 +75,8 @@ fn rows_that_share_bits_are_not_made() {
     }
 }
 
-/// Every row spreads values independently: two values in one cell in a row are seldom in one cell in another.
+/// Every row of counters spreads values independently: two values in one cell of a row are seldom in one cell of
+/// another.
 #[test]
 fn no_row_puts_all_values_in_one_place() {
     for (rows, bits) in [(6, 14), (8, 16), (7, 17), (9, 14), (25, 5)] {

@@ -1,4 +1,4 @@
-//! Sketches of known columns against exact counts.
+//! Tests sketches of columns with known values against exact counts.
 
 mod bounds_hold;
 mod golden;
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number from 1 on, with a probability proportional to its power of -`skew`.
+    /// Returns a number from 1 on, with Zipf's distribution: its probability is proportional to its power of -`skew`.
     fn zipf(&mut self, skew: f64) -> u64 {
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         uniform.powf(-1.0 / (skew - 1.0)).min(1e9) as u64

@@ -1,4 +1,5 @@
-//! Properties over random columns: the naive twin, the ways a column can be given, and the ways parts merge.
+//! Tests properties of sketches over random columns: against a naive implementation, for all ways in which a
+//! column can be added, and for all ways in which parts are merged.
 
 use super::*;
 use arrow_array::types::Int32Type;
@@ -120,7 +121,8 @@ proptest! {
     #[test]
     fn hostile_bytes_are_refused(bytes in vec(any::<u8>(), 0..300)) {
         prop_assert!(Sketch::from_bytes(&bytes).is_err());
-        // With a valid checksum it is up to the decoder.
+        // With a valid checksum, the decoder itself must cope with the changed bytes: it may return anything, but not
+        // panic.
         let _ = Sketch::from_bytes(&crate::sealed(bytes));
     }
 }
@@ -141,14 +143,15 @@ fn special_floats_are_one_value_each() {
     assert_eq!(infinite.join_size(&sketch).unwrap().unwrap().value, 0.0);
 }
 
-/// Runs long enough for byte counters to overflow, for coupons to become registers, and for registers to have a floor.
+/// The columns are long enough for byte counters to overflow, for coupons to become registers, and for registers to
+/// have a floor.
 #[test]
 fn every_level_gives_the_state_of_the_scalar_twin() {
     let mut random = Random(5);
     let values: Vec<i64> =
         (0..400_000).map(|i| if i % 3 == 0 { random.zipf(2.0) } else { random.next() } as i64).collect();
     let parameters = SketchParameters { distinct: Some(8), ..exact() };
-    // Counted values go through the plain loops.
+    // Values with counts are added by the plain loops, not by the kernels.
     let mut expected = Sketch::new(parameters, &DataType::Int64).unwrap();
     expected.update_counted(&Int64Array::from(values.clone()), &vec![1; values.len()]).unwrap();
     for level in Level::all() {

@@ -1,11 +1,14 @@
-//! Tests of runs that share reads, against the same runs executed alone.
+//! Tests of runs (executions of programs) that share reads of one table, against the same runs executed alone.
+//!
+//! A *handle* is a column chunk whose values may be evicted from memory and read again. A *rider* is a run that takes
+//! part in a shared scan.
 
 use super::*;
 use crate::{BoundProgram, SharedScans};
 use farpool_memory::WorkMemory;
 use farpool_model::{SortKey, TableName};
 
-/// Memory with room for some bytes of a shelf's values: evicts the oldest that are not in use.
+/// Memory with room for some bytes of a shelf's values: evicts the oldest values that are not in use.
 struct Memory<'a> {
     shelf: &'a Shelf,
     bytes_max: usize,
@@ -17,7 +20,7 @@ impl<'a> Memory<'a> {
         Memory { shelf, bytes_max, came: Vec::new() }
     }
 
-    /// Answers the oldest request. Values are held until they are used, up to half of the memory.
+    /// Answers the oldest request for values. Values stay in memory until they are used, up to half of the memory.
     fn answer(&mut self) -> bool {
         let next = self.shelf.requests.lock().first().map(|request| request.handles.clone());
         let Some(handles) = next else { return false };
@@ -40,7 +43,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Returns true if values are referenced by others than the handle and the shelf.
+/// Returns whether the values of `handle` are referenced by anything but the handle and the shelf.
 fn is_used(handle: &Arc<Chunk>) -> bool {
     handle.values().is_some_and(|values| Arc::strong_count(&values) > 3)
 }
@@ -64,12 +67,12 @@ impl Rider {
     fn of(program: &BoundProgram, shared_scans: &Arc<SharedScans>) -> Rider {
         let run = Run::start(program).unwrap();
         run.join(shared_scans.sharing(program, &WorkMemory::new(1 << 30).account(&TenantName::default())));
-        // About two row groups.
+        // The read-ahead is limited to about two row groups.
         run.read_ahead.most.store(AHEAD, Ordering::Relaxed);
         Rider { run, batches: Vec::new(), is_done: false }
     }
 
-    /// Does a step. Returns false if there is nothing to do until values arrive.
+    /// Executes a step of the run. Returns false if there is nothing to do until values arrive.
     fn step(&mut self) -> bool {
         match self.run.step(&Ticking::default()).unwrap() {
             Step::Batches(more) => self.batches.extend(more),
@@ -81,7 +84,7 @@ impl Rider {
     }
 }
 
-/// Steps all runs in turn, each as often as `speeds` says, until they are done.
+/// Executes steps of all runs in turn until they are done. Run number i gets `speeds[i]` steps per turn.
 fn ride(riders: &mut [Rider], speeds: &[usize], memory: &mut Memory<'_>) {
     while riders.iter().any(|rider| !rider.is_done) {
         let mut has_worked = false;
@@ -111,11 +114,11 @@ fn sum_of(column: usize) -> Output {
     Output::Aggregate { keys: vec![], aggregates: vec![sum] }
 }
 
-/// Number of row groups of the tables in these tests, and number that fits into memory.
+/// Number of row groups of the tables in these tests; and in `FITTING` the number that fits into memory.
 const GROUPS: i64 = 64;
 const FITTING: i64 = 16;
 
-/// Read-ahead of a run in bytes.
+/// Maximum number of bytes that a run reads ahead.
 const AHEAD: usize = 50_000;
 
 fn shelved() -> (Arc<Table>, Arc<Table>, Arc<Shelf>) {
@@ -136,7 +139,7 @@ fn what_several_need_is_read_once() {
     assert_eq!(shelf.fetched.load(Ordering::Relaxed), once);
     let answers: Vec<_> = riders.iter().map(|rider| rows_of(&rider.batches)).collect();
     assert!(answers.iter().all(|answer| *answer == answers[0]));
-    // Reads count for the run that requested them first, and as shared for the others.
+    // Reads are counted for the run that requested them first, and as shared for the other runs.
     let receipts: Vec<_> = riders.iter().map(|rider| rider.run.receipt()).collect();
     assert_eq!(receipts.iter().map(|receipt| receipt.bytes_from_disk).sum::<u64>(), once as u64);
     for receipt in &receipts {
@@ -145,12 +148,12 @@ fn what_several_need_is_read_once() {
     }
     // One read shared by all runs does not count as repeated use.
     assert!(shelf.handles.lock().iter().all(|handle| handle.uses() <= 1));
-    // Without a pass each run reads everything.
+    // If the runs share no scan, each run reads everything.
     shelf.handles.lock().iter().for_each(|handle| drop(handle.take_values()));
     shelf.fetched.store(0, Ordering::Relaxed);
     let mut riders: Vec<Rider> =
         (0..6).map(|_| Rider::new(&table, &Arc::default(), None, rows_sum())).collect();
-    // The runs need not begin together.
+    // The runs may begin at different times.
     for rider in &mut riders {
         ride(std::slice::from_mut(rider), &[1], &mut memory);
     }
@@ -190,7 +193,7 @@ fn who_is_slower_is_not_waited_for() {
     let mut memory = Memory::new(&shelf, once / (GROUPS / FITTING) as usize);
     let shared_scans = Arc::<SharedScans>::default();
     let mut riders: Vec<Rider> = (0..2).map(|_| Rider::new(&table, &shared_scans, None, sum_of(2))).collect();
-    // The second run never steps at all.
+    // The second run executes no step before the first is done; the first must not wait for it.
     let (fast, slow) = riders.split_at_mut(1);
     ride(fast, &[1], &mut memory);
     assert_eq!(shelf.fetched.load(Ordering::Relaxed), once);
@@ -205,7 +208,7 @@ fn all_together_read_no_more_ahead_than_one() {
     let shared_scans = Arc::<SharedScans>::default();
     let mut riders: Vec<Rider> =
         (0..12).map(|_| Rider::new(&table, &shared_scans, None, sum_of(2))).collect();
-    // No values arrive before all runs wait.
+    // Values arrive only after all runs wait for some.
     for _ in 0..100 {
         riders.iter_mut().for_each(|rider| _ = rider.step());
     }
@@ -218,7 +221,7 @@ fn all_together_read_no_more_ahead_than_one() {
             .collect()
     };
     let group = bytes_of(&table, &[2]) / GROUPS as usize;
-    // The read-ahead of one run, plus the row group that exceeds it.
+    // The bytes that one run may read ahead, plus the row group that exceeds them.
     assert!(awaited.len() * group <= AHEAD + 2 * group, "{} row groups", awaited.len());
     let mut memory = Memory::new(&shelf, bytes_of(&table, &[2]) / (GROUPS / FITTING) as usize);
     ride(&mut riders, &[1; 12], &mut memory);
@@ -258,7 +261,7 @@ fn an_order_of_its_own_is_kept() {
         vec![Rider::new(&table, &shared_scans, None, sum_of(2)), Rider::of(&top.unwrap(), &shared_scans)];
     let mut memory = Memory::new(&shelf, bytes_of(&table, &[2]) / (GROUPS / FITTING) as usize);
     ride(&mut riders, &[1, 1], &mut memory);
-    // Zone maps rule out all row groups but the last, even those that others have read.
+    // Zone maps exclude all row groups but the last, even those that other runs have read.
     assert_eq!(riders[1].run.receipt().rows_scanned, GROUP_ROWS as u64);
     assert_eq!(riders[1].run.receipt().bytes_shared, 0);
 }
