@@ -1,4 +1,5 @@
-//! A man in the middle: a proxy that sees all traffic and may change what the node sends.
+//! A man in the middle (an attacker on the network path): a proxy that sees all traffic and may change the frames that
+//! the node sends.
 
 use super::Server;
 use bytes::{Buf, BytesMut};
