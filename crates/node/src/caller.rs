@@ -105,7 +105,7 @@ impl Caller {
         &self.tenant
     }
 
-    /// Returns the caller's right.
+    /// Returns the right (permission level) that the caller's token grants.
     pub fn right(&self) -> Right {
         self.right
     }
@@ -113,7 +113,8 @@ impl Caller {
     /// Returns descriptions of the tenant's tables, including spaces of keys, sorted by name.
     ///
     /// # Errors
-    /// `Denied` if the caller's right does not include it, as for every method that checks a verb.
+    /// `Denied` if the caller's right (such as read, write or admin) does not include it. Every method that begins with
+    /// `check` has this error.
     pub fn tables(&self) -> Result<Vec<TableInfo>> {
         self.check(Verb::Describe)?;
         let mut tables = self.node.catalog().tables(&self.tenant);
@@ -139,7 +140,8 @@ impl Caller {
         Ok(listing)
     }
 
-    /// Adds the spaces of keys to the tables of a tenant, except those whose name a table or view has.
+    /// Adds the spaces of keys (namespaces of keys, which SQL reads as tables) to the tables of a tenant, except spaces
+    /// whose name a table or view has.
     fn add_spaces(&self, tenant: &TenantName, tables: &mut Vec<TableInfo>, views: &[TableName]) {
         let is_taken =
             |name: &TableName| tables.iter().any(|table| table.name == *name) || views.contains(name);
@@ -203,8 +205,8 @@ impl Caller {
         self.node.catalog().statistics(&self.tenant, name).map_err(|error| self.of_space(name, error))
     }
 
-    /// Returns the statistics of a table as a computation to be continued step by step or by
-    /// [`Caller::submit_statistics`].
+    /// Returns the statistics of a table as a computation that has not begun: the caller continues it step by step, or
+    /// passes it to the workers by [`Caller::submit_statistics`].
     ///
     /// # Errors
     /// `NotFound`.
@@ -248,7 +250,8 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(task));
     }
 
-    /// Creates the waits for memory of a profile that the caller waits for, to be run on `runtime`.
+    /// Creates the object that waits for memory on behalf of a profile (column statistics) that the caller has
+    /// requested. Its waits are tasks of `runtime`.
     pub(crate) fn profile_memory(&self, runtime: Option<Handle>) -> ProfileMemory {
         ProfileMemory::new(self.account.clone(), runtime, self.waker())
     }
@@ -288,7 +291,8 @@ impl Caller {
         Ok(self.in_company(run?, program))
     }
 
-    /// Makes `run` share scans with other runs over the same table, unless that is turned off.
+    /// Makes `run` share scans with other runs over the same table (a row group is decoded once for all of them),
+    /// unless that is turned off; returns `run`.
     pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
         if self.node.shares_scans() {
             run.join(self.node.shares().shared_scans(&self.tenant).sharing(program, &self.account));
@@ -306,7 +310,8 @@ impl Caller {
         admission::admit(run, self.account.empty()).await
     }
 
-    /// Returns the account from which memory for the plans of the tenant's waiting programs is reserved.
+    /// Returns the account from which memory is reserved for the plans of the tenant's programs that wait for a turn
+    /// (the number of concurrent programs is limited).
     pub(crate) fn places(&self) -> Account {
         self.node.places(&self.tenant)
     }
@@ -316,8 +321,8 @@ impl Caller {
         self.node.shares().limits(&self.tenant)
     }
 
-    /// Takes a turn for a program of the caller's tenant, or a place in the queue for one; `wake` is then called when
-    /// the turn comes. Does not block.
+    /// Takes one of the turns of the caller's tenant (permissions to run a program; their number is limited) or, if all
+    /// are taken, a place in the queue; `wake` is then called when the turn comes. Does not block.
     ///
     /// # Errors
     /// `Busy` when too many programs of the tenant wait already.
@@ -353,8 +358,8 @@ impl Caller {
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));
     }
 
-    /// Adds a program that the caller stepped itself to the tenant's usage totals; `finished` says whether it ran to
-    /// its end.
+    /// Adds the resources of a program to the tenant's usage totals, for a caller that has executed the program's steps
+    /// itself. `finished` says whether the program ran to its end.
     pub fn record(&self, receipt: &Receipt, finished: bool) {
         self.node.totals().add(&self.tenant, receipt, finished);
     }
@@ -608,7 +613,7 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(job));
     }
 
-    /// Calls `job`, which may block on the disk, on a thread for the disk, so that no worker blocks.
+    /// Calls `job`, which may block on the disk, on a thread for disk work, so that no worker blocks. Returns at once.
     pub(crate) fn write(&self, job: impl FnOnce() + Send + 'static) {
         self.node.shares().write(Box::new(job));
     }
@@ -623,8 +628,8 @@ impl Caller {
         self.node.scheduler().wake(task);
     }
 
-    /// Tells the scheduler that waiting tasks of the caller may have work again, for example because a sink has room
-    /// again.
+    /// Tells the scheduler that waiting tasks of the caller may have work again, for example because a client has read
+    /// rows and its sink accepts more.
     pub fn wake(&self) {
         self.node.scheduler().wake_region(&self.region);
     }

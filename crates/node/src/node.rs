@@ -49,7 +49,7 @@ pub struct NodeConfig {
     pub memory_bytes: usize,
     /// Budget of the memory outside the pool (memory for work). May be shared with other parts of the process.
     pub work: Arc<WorkMemory>,
-    /// Number of worker threads, which run programs. With 0, programs run only when the node's owner steps them.
+    /// Number of worker threads, which execute the steps of programs. With 0, the node's owner must execute the steps.
     pub workers: usize,
     /// Tokens of clients, and limits of tenants.
     pub access: Access,
@@ -322,7 +322,7 @@ impl Node {
         access.has_token(text)
     }
 
-    /// Returns a caller with every right, with which the owner of the node acts for `tenant`.
+    /// Returns a caller with every right that acts for `tenant`, for the process that owns the node.
     pub fn owner(self: &Arc<Self>, tenant: TenantName) -> Caller {
         Caller::new(self.clone(), tenant, Right::Admin)
     }
@@ -356,8 +356,8 @@ impl Node {
         self.places.account(tenant)
     }
 
-    /// Returns the scheduler, which divides the time of the node's threads among all work. The owner of a node without
-    /// workers does steps with it.
+    /// Returns the scheduler, which divides the time of the node's threads among all tasks. The owner of a node without
+    /// workers calls it to execute steps of tasks.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
     }
@@ -376,7 +376,8 @@ impl Node {
         &self.keyspaces
     }
 
-    /// Returns what the node adds to the keyspaces: pauses, locks of schemas, version numbers.
+    /// Returns the node's state about keyspaces: pauses of commands, locks of schemas, version numbers for reads by
+    /// SQL.
     pub(crate) fn key_controls(&self) -> &KeyControls {
         &self.key_controls
     }

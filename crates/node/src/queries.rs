@@ -57,7 +57,8 @@ pub(crate) trait Delivery: Send + Sync {
     fn progress(&self) -> Option<(u64, bool)>;
 }
 
-/// A program in the list, for its owner; dropping this removes the program from the list.
+/// The entry of a program in the list of running programs, held by the code that executes the program; dropping this
+/// removes the program from the list.
 pub(crate) struct ListedQuery {
     queries: Arc<Queries>,
     id: u64,

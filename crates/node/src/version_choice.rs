@@ -93,7 +93,7 @@ mod tests {
     use arrow_schema::{DataType, Field};
     use farpool_model::{ErrorKind, LoadMode, TableChange, TenantName};
 
-    /// Versions that a client holds.
+    /// Table versions that the prepared programs of a test's client hold.
     #[derive(Default)]
     struct Held(Vec<(Version, Arc<Table>)>);
 

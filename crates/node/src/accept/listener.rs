@@ -25,7 +25,7 @@ pub trait Listener: Send {
     /// Returns the connection, which the runtime that this is called in serves from now on.
     ///
     /// # Errors
-    /// When it has ended.
+    /// The connection has ended before it was served.
     fn open(arrival: Self::Arrival) -> io::Result<Arc<dyn Socket>>;
 }
 
@@ -37,13 +37,14 @@ impl Listener for TcpListener {
     }
 
     fn open(arrival: std::net::TcpStream) -> io::Result<Arc<dyn Socket>> {
-        // Otherwise a small answer would wait for the acknowledgement of the previous one.
+        // Disables Nagle's algorithm, with which a small answer would wait for the acknowledgement of the previous one.
         arrival.set_nodelay(true)?;
         Ok(Arc::new(TcpStream::from_std(arrival)?))
     }
 }
 
-/// When all senders are dropped, no more connections come; those that are open continue.
+/// A channel of sockets as the source of connections, for tests. After all senders are dropped, no more connections
+/// arrive; open ones continue.
 impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
     type Arrival = Arc<dyn Socket>;
 

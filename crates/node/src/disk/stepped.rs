@@ -7,7 +7,7 @@ use farpool_columns::Table;
 use farpool_model::{Result, TableName, TenantName, Version, limits};
 use std::sync::Arc;
 
-/// The stepped disk; see the module documentation.
+/// The disk of a simulated node: its methods do the work of the threads for the disk when the simulation calls them.
 #[derive(Debug)]
 pub struct SteppedDisk {
     node: Arc<Node>,

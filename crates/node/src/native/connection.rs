@@ -66,7 +66,7 @@ pub(crate) struct RequestCancel {
 }
 
 impl StreamWork {
-    /// Stops the work.
+    /// Stops the work of the stream, because the client no longer wants the answer.
     fn abandon(self) {
         match self {
             StreamWork::Request(cancel_signal) => {
@@ -91,7 +91,7 @@ pub(crate) struct Connection {
     /// The async runtime on which workers start waits; `None` if the connection is not served by one.
     pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
-    /// Number of received bytes that do not form a complete message yet.
+    /// Number of received bytes of messages that are incomplete.
     incomplete: AtomicUsize,
     /// A counter that grows with each read and each frame handled; if it does not grow, the client may be gone. Frames
     /// are counted, too, because frames that arrived in one read may be handled much later.
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     /// Returns `messages`, encrypted if the client requested that. The caller must send them at once and in order,
-    /// before or after all rows.
+    /// because encrypted answers are numbered, and either before or after all rows.
     ///
     /// # Errors
     /// Errors of [`Connection::push`]; `Internal` when rows are missing.
@@ -152,8 +152,8 @@ impl Connection {
         messages.into_iter().map(seal).collect()
     }
 
-    /// Returns the message for an error, encrypted if the client requested that. If encrypting fails, returns the error
-    /// of that instead.
+    /// Returns the message for an error, encrypted if the client requested that. If encrypting fails, the message is
+    /// about that failure instead.
     fn error_message(&self, stream: u32, error: Error) -> Option<Outgoing> {
         let plain = |error| Response::Error(error).encode().ok()?.pop();
         let Some(sealer) = self.sealer(stream) else { return plain(error) };

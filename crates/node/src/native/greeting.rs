@@ -174,12 +174,12 @@ impl GreetingState {
         Ok(Greeting::Welcome(Box::new(Client { socket, caller, pass, received, guard })))
     }
 
-    /// Returns the refusal of a farpool client.
+    /// Returns the refusal of a peer that speaks the native protocol; the error is sent as a message.
     fn refuse(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), error_bytes(&error), error)
     }
 
-    /// Returns the refusal of a peer that speaks another protocol.
+    /// Returns the refusal of a peer that speaks another protocol; the error is sent in that protocol, if it is known.
     fn turn_away(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), reply_to_stranger(&self.received), error)
     }

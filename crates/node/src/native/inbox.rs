@@ -21,7 +21,7 @@ pub(crate) struct Inbox {
 struct InboxState {
     /// Id of the task that decodes the rows; `None` until it is submitted.
     task: Option<TaskId>,
-    /// The claim to the name of the table, if the load creates the table.
+    /// The claim to the name of the table (no other load may create it), if the load creates the table.
     claim: Weak<Claim>,
     window: Window,
     rows: VecDeque<Message>,
@@ -29,7 +29,7 @@ struct InboxState {
     held: Reservation,
     /// Result of the load's wait for memory, until it is taken.
     memory: Option<Result<Reservation>>,
-    /// Number of calls of [`Inbox::is_silent`] since rows arrived.
+    /// Number of calls of [`Inbox::is_silent`] since rows last arrived.
     looks_silent: u32,
     messages: u64,
     is_complete: bool,
@@ -37,7 +37,7 @@ struct InboxState {
 }
 
 impl InboxState {
-    /// Adjusts the reservation to the rows that are queued.
+    /// Grows or shrinks the reservation `held` to the bytes of the queued rows beyond a window.
     fn hold(&mut self) {
         let bytes: usize = self.rows.iter().map(|message| message.body.len()).sum();
         self.held.set(bytes.saturating_sub(limits::STREAM_WINDOW_BYTES));

@@ -79,12 +79,12 @@ struct LoadTask {
 
 struct LoadState {
     phase: LoadPhase,
-    /// Number of steps that workers are executing.
+    /// Number of steps of this load that workers are executing at the moment.
     in_hand: usize,
     /// Messages whose credit was not returned to the client yet, in order: the number of rows of the load up to the end
     /// of the message, and the bytes of the message.
     unpaid: VecDeque<(u64, u64)>,
-    /// Reservation of memory for rows from their arrival until they are in the pool.
+    /// Reservation of memory outside the pool for rows, from their arrival until they are placed in the pool.
     held: Reservation,
     /// The part of `held` for the message being decoded.
     decoding: usize,
@@ -101,13 +101,13 @@ enum LoadPhase {
     Open(Box<OpenLoad>),
     /// All rows are encoded, but profiles of earlier versions have to be computed before the rows become visible.
     Behind(Box<OpenLoad>, Arc<ProfileWait>),
-    /// The append waits in the queue of appends to the table.
+    /// The load is an append, which waits in the queue of appends to its table to become part of a version.
     InLine(Arc<Append>),
     /// The version is made and not durable yet; the outcome arrives here when it is.
     Committed(Durable),
     /// A load with the same id was registered before; this load waits for its outcome.
     Again(Arc<RepeatedLoad>),
-    /// A worker has taken the phase out to change it.
+    /// No phase, because a worker has moved it out of the state in order to change it.
     Taken,
 }
 
@@ -200,7 +200,7 @@ impl Task for LoadTask {
 }
 
 impl LoadTask {
-    /// Frees the pages and the memory of the load.
+    /// Frees the load's pages in the pool and its memory outside the pool.
     fn let_go(&self) {
         let mut state = self.state.lock();
         let phase = mem::replace(&mut state.phase, LoadPhase::Taken);
@@ -365,7 +365,8 @@ impl LoadTask {
         })
     }
 
-    /// Records the result of a step, and returns credit to the client for rows that were encoded.
+    /// Records the result of a step, and grants the client credit (flow control) for rows that were encoded in the
+    /// step.
     fn settle(
         &self,
         book: impl FnOnce(&mut OpenLoad, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,

@@ -18,7 +18,8 @@ const SAMPLE_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct Meter {
     bytes_per_s: f64,
-    /// The current period in which there was always something to write; `None` if nothing is left to write.
+    /// The current period in which the connection has always had something to write; `None` if nothing is left to
+    /// write.
     busy: Option<Busy>,
 }
 

@@ -22,8 +22,9 @@ const IN_HAND_BYTES: usize = 256 << 10;
 /// Bytes by which the reservation of a larger plan grows in one step.
 const STEP_BYTES: usize = 256 << 10;
 
-/// A plan waits for twice as much memory as it lacked, up to 1/4 of the memory for work. Reason: it would otherwise
-/// have to wait again and again as it grows.
+/// Divisor: a plan that lacks memory waits for twice as much as it lacked, up to 1/4 of the memory for work (outside
+/// the pool). Reason: the reservation of a plan grows while it is decoded, so the plan would otherwise wait again and
+/// again.
 const AHEAD_PART: usize = 4;
 
 /// The reserved memory of one request: that of its message, and that of its plan while a worker handles it.

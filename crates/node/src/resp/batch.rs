@@ -31,7 +31,7 @@ pub(super) struct Batch {
     arguments: Vec<Range<usize>>,
     /// Index of the next request to execute.
     next: usize,
-    /// Number of bytes of the buffer that the parsed requests occupy.
+    /// Number of bytes at the beginning of the buffer that the parsed requests occupy.
     bytes: usize,
     /// Number of bytes after the parsed requests that the parser has seen; the next field is the minimum number of
     /// further bytes that it needs.
@@ -61,7 +61,7 @@ pub(super) enum FillOutcome {
     Some,
     /// The first request is incomplete.
     None,
-    /// The first request is parsed in part: call again.
+    /// The first request has been parsed in part, to keep the call short; the caller must call again.
     InPart,
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// Interval in milliseconds at which the rate of commands per second is updated.
+/// Interval between updates of the rate of commands per second, in milliseconds.
 const SECOND_MS: u64 = 1000;
 
 /// Counters of executed commands, by name.
@@ -140,7 +140,7 @@ impl ConnectionRecord {
         self.ending.notified().await;
     }
 
-    /// Makes the connection end, which may take a moment; returns false if it was killed before.
+    /// Requests that the connection ends, and does not wait for that; returns false if it was requested before.
     pub fn end(&self) -> bool {
         self.ending.notify_one();
         !self.is_ending.swap(true, Ordering::Relaxed)

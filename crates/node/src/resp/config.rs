@@ -20,7 +20,8 @@ const FIXED: &[(&str, &str)] = &[
 /// Number of all settings.
 pub(super) const SETTINGS: usize = FIXED.len() + 6;
 
-/// An action that is executed after the transaction has released its shards, because it locks all shards.
+/// An action of `CONFIG` that locks all shards of the keys. Within a transaction, which has shards locked, the action
+/// is executed after the transaction has released them.
 pub(super) enum DeferredAction {
     Change(Changes),
     ResetCounts,
@@ -93,7 +94,7 @@ impl Client {
         if self.is_in_transaction() { Ok(()) } else { self.do_later() }
     }
 
-    /// Executes the actions that were noted during a transaction.
+    /// Executes the actions that were noted during a transaction. Called when the transaction has released its shards.
     pub(super) fn do_later(&mut self) -> Done {
         for what in std::mem::take(&mut self.transaction.deferred) {
             match what {

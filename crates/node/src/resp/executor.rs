@@ -121,7 +121,7 @@ impl RequestExecutor {
     }
 
     /// Executes complete requests for the duration of a turn, or until many bytes of replies have accumulated. Returns
-    /// why it stopped.
+    /// the reason for stopping.
     pub fn carry_out(&mut self) -> ExecutorProgress {
         self.carry_out_some(usize::MAX)
     }

@@ -29,7 +29,7 @@ impl RequestedSections {
     }
 }
 
-/// Writes the requested sections, and skips the others.
+/// Writer of the reply to `INFO`: appends the sections that were requested, and skips the others.
 struct Sections {
     wanted: RequestedSections,
     text: String,

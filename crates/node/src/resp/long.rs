@@ -98,7 +98,7 @@ impl LongCommands {
         self.add(tenant, false, work);
     }
 
-    /// Removes a command from the queue; does nothing if it has begun.
+    /// Removes the command at `place` from the queue of its tenant; does nothing if the command has begun.
     pub fn withdraw(&self, tenant: &TenantName, place: QueuePosition) {
         let mut line = self.line.lock();
         let work = line.tenants.get_mut(tenant).and_then(|waiting| waiting.remove(&place));

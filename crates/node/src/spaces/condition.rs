@@ -1,4 +1,5 @@
-//! Evaluates conditions on columns in commands of the Redis protocol (such as `FP.SCAN`), by the same operators as SQL.
+//! Evaluates conditions on columns of a key space (namespace of keys) in commands of the Redis protocol such as
+//! `FP.SCAN`, by the operators that execute SQL.
 
 use super::gather::ColumnSelection;
 use super::{SpaceTable, plain_part};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// Maximum number of entries that are evaluated at once.
 const ENTRIES_AT_ONCE: usize = 2048;
 
-/// Bytes of entries for which the memory of a plan is sized; more bytes are evaluated correctly, too.
+/// Bytes of entries for which memory is reserved when a condition is compiled; more bytes are evaluated correctly, too.
 const BYTES: usize = 1 << 20;
 
 /// A compiled condition on the entries of a space.

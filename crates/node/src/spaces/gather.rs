@@ -1,4 +1,5 @@
-//! Copies entries of key spaces into row groups, for programs to read.
+//! Copies entries (key and value) of key spaces, namespaces of keys that SQL reads as tables, into row groups, for
+//! programs to read.
 
 use super::SpaceTable;
 use arrow_array::make_array;
@@ -13,7 +14,7 @@ use farpool_model::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of entries whose values of one column are copied together.
+/// Number of entries of which one column is copied before the next column, so that the entries stay in the CPU cache.
 const ENTRIES_TOGETHER: usize = 64;
 
 /// The columns that are copied, and those that are only checked.
@@ -137,7 +138,7 @@ fn copy_numbers<const BYTES: usize>(
     valid
 }
 
-/// Why a value cannot be shown in its column.
+/// The reason why a value of an entry cannot be shown in its column.
 #[derive(Clone, Copy)]
 enum Refused {
     TooLong(usize),

@@ -1,4 +1,5 @@
-//! Finds the keys that a filter names (`key = 'a'`, IN), so that they are looked up instead of scanning the space.
+//! Finds the keys that a SQL filter over a key space (namespace of keys) names, by `key = 'a'` or IN, so that these
+//! keys are looked up instead of scanning the space.
 
 use super::SpaceTable;
 use arrow_schema::DataType;

@@ -1,4 +1,5 @@
-//! The parts of the state of a client.
+//! The types of which the state of a client of the Redis protocol consists: its identity, the protocol version, the
+//! transaction, and counters.
 
 use crate::Caller;
 use crate::node::{AccessPass, ConnectionGuard};
@@ -19,7 +20,8 @@ pub(super) struct Identity {
     pub pass: Option<AccessPass>,
 }
 
-/// The tenant's side of a client that is authenticated, or that needs no token.
+/// What an authenticated client has of its tenant (keys, slow log, list of clients); also for a client that needs no
+/// token.
 pub(super) struct AdmittedClient {
     pub caller: Caller,
     pub keys: Arc<Keyspace>,
@@ -44,9 +46,9 @@ pub(in crate::resp) struct ProtocolState {
 pub(in crate::resp) enum ReplyMode {
     #[default]
     None,
-    /// The next command.
+    /// The next command gets no reply (`CLIENT REPLY SKIP` is being executed).
     Next,
-    /// The current command.
+    /// The current command gets no reply.
     This,
     All,
 }
