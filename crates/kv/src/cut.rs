@@ -70,7 +70,7 @@ pub struct ReadEntry<'a> {
 }
 
 impl<'a> ReadEntry<'a> {
-    /// A placeholder for no entry.
+    /// Initial value of array elements that are overwritten by entries before they are read.
     pub(crate) const NONE: ReadEntry<'static> = ReadEntry { entry: Entry::NONE, value: &[] };
 
     /// Creates the view of an entry whose uncompressed value is `value`.
@@ -340,7 +340,7 @@ impl BatchConsumer<'_> {
 
 #[cfg(test)]
 impl KeyCut {
-    /// Calls `f` with the slots of a part.
+    /// Calls `f` with batches of up to 64 slots of a part of the cut, unfiltered and including expired entries.
     pub(crate) fn read_slots(&self, part: &KeyCutPart, mut f: impl FnMut(crate::row_filter::Slots<'_>)) {
         let (shard, cut) = &self.shards[part.shard];
         let shard = self.keyspace.lock(*shard);

@@ -245,7 +245,7 @@ impl<'a> Effect<'a> {
             let Some(maxmemory) = take_varint(rest)? else { return Ok(None) };
             return Ok(Some(Effect::Limits { limits: Limits { maxmemory, policy } }));
         }
-        // How many further varints follow the id of the space and the length of the key.
+        // The number of variable-length integers that follow the id of the space and the length of the key.
         let count = match tag {
             tag::PUT | tag::EDIT => 3,
             tag::FIELD => 2,
@@ -495,11 +495,12 @@ mod tests {
         let refused: &[&[u8]] = &[
             &[0],
             &[13, 0],
-            // Too long a dictionary.
+            // A dictionary that is longer than the maximum.
             &[tag::DICTIONARY, 0, 0x81, 0x80, 1],
             // An unknown policy.
             &[tag::LIMITS, 8, 0],
-            // Values above the limit: the number of a space, the length of a key, of a value, the end of an edit.
+            // Numbers above their limits: the id of a space, the length of a key, the length of a value, the end of an
+            // edit.
             &[tag::REMOVE, 0xff, 0xff, 0xff, 0xff, 0x7f],
             &[tag::REMOVE, 0, 0x80, 0x80, 4],
             &[tag::PUT, 0, 0, 0, 0, 0x81, 0x80, 0x80, 0x80, 2],

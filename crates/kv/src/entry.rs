@@ -19,7 +19,7 @@ use std::ops::Range;
 const HEADER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
 
-/// Masks of the first two bytes of the header.
+/// Masks of the fields in the first two bytes of an entry's header.
 const KIND_MASK: u16 = 0b11;
 const PACKED: u16 = 0b100;
 const EXPIRES: u16 = 0b1000;

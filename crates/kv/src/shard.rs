@@ -1,4 +1,5 @@
-//! A shard: a part of the keys of all spaces of a tenant, selected by hash and protected by one lock.
+//! A shard: a part of a tenant's keys, selected by hash and protected by one lock. It has one table of keys for each
+//! space (namespace of keys), and the watches (`WATCH`) of its keys.
 
 mod victims;
 
@@ -90,9 +91,9 @@ impl Shard {
         })
     }
 
-    /// Notes the outcome of appending the log record of a change to this shard. Must be called before the shard is
-    /// released, because later readers of the shard learn from [`Shard::recorded`] which record their reply depends on.
-    /// If appending failed, replies depend on a record that never becomes durable (the maximum number).
+    /// Notes `appended`, the outcome of appending the log record of a change to this shard. Must be called before the
+    /// shard is released, because later readers of the shard learn from [`Shard::recorded`] which record their reply
+    /// depends on. If appending failed, replies depend on a record that never becomes durable (the maximum number).
     pub fn note_record(&mut self, appended: &farpool_model::Result<Option<u64>>) {
         match appended {
             Ok(Some(number)) => {
@@ -218,7 +219,7 @@ impl Shard {
         self.recorded = 0;
     }
 
-    /// Registers `watch`, which is then touched by each change of the key.
+    /// Registers `watch` for a key: each later change of the key sets its flag (touches it).
     pub fn watch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         self.watched.entry((space, key.into())).or_default().push(watch.clone());
     }

@@ -64,7 +64,7 @@ pub struct KeyUse(pub &'static str, pub Keys);
 /// thread, and is executed on another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkBasis {
-    /// Nothing else.
+    /// Nothing but the arguments.
     Arguments,
     /// The lengths of the keys' strings.
     String,
@@ -115,7 +115,7 @@ pub(crate) enum Place {
     Session(SessionCommand),
     /// The host of the session: the command is about the connection or the node.
     Host(HostCommand),
-    /// One of its subcommands, which the arguments must name.
+    /// A subcommand of this command, which the arguments must name; the command itself cannot be executed.
     Subcommands,
 }
 

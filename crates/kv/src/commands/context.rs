@@ -1,4 +1,5 @@
-//! Resources of the function of a command on keys: the locked shards, the time, the replies.
+//! The argument of the functions that execute commands on keys: access to the keys in the locked shards, the time of
+//! the command, and the replies.
 
 use super::command::{Command, KeyspaceFunction};
 use super::handle::{KeyHandle, KeyPlace};

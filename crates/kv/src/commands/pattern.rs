@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn work_is_linear_and_long_patterns_are_refused() {
-        // Each would take exponential time with backtracking, or if a class were parsed for each byte.
+        // Patterns that would take exponential time with backtracking, or much time if a class were parsed for each
+        // byte of the text.
         let text = "a".repeat(KV_PATTERN_BYTES_MAX);
         for pattern in [
             "*[b-z".to_string() + &"b-z".repeat(20_000) + "]",

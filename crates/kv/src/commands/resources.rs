@@ -1,4 +1,5 @@
-//! Possessions of a command during its execution: the locked shards and the recorder of its changes.
+//! What a command on keys holds during its execution: the locks of the shards (parts of the keys) that it uses, and the
+//! recorder of its changes for the log.
 
 use super::room::ProtectedKeys;
 use super::{Args, Keys};

@@ -56,7 +56,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All policies.
+    /// All policies, in the order of their numbers in log records.
     pub const ALL: [Policy; 8] = [
         Policy::NoEviction,
         Policy::AllKeysLru,
@@ -144,7 +144,7 @@ enum UseTracker {
 pub struct Evictor<K> {
     policy: Policy,
     clock: UseTracker,
-    /// The pool of candidates by ascending score; the last is evicted first.
+    /// The candidates for eviction by ascending score; the last is evicted first.
     candidates: Vec<Candidate<K>>,
 }
 

@@ -1,5 +1,6 @@
-//! Displacement (cuckoo moves): frees a slot in a full bucket by moving entries to their other buckets, along the
-//! shortest path to a free slot, found breadth first as in libcuckoo (Li et al., EuroSys 2014, section 4.3).
+//! Displacement in the hash index, a cuckoo hash table in which each entry may be in either of two buckets: frees a
+//! slot in a full bucket by moving entries to their other buckets, along the shortest path to a free slot, found
+//! breadth first as in libcuckoo (Li et al., EuroSys 2014, section 4.3).
 
 use super::Index;
 use super::bucket::{BucketSlot, KeyHash, SLOTS};

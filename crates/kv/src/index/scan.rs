@@ -1,4 +1,5 @@
-//! Scans in steps, whose whole state is the cursor that the client sends; and random entries.
+//! Scans of the hash index of a space, as for `SCAN`: the entries are returned bucket by bucket in several calls,
+//! between which the only state is a cursor, which the client sends with the next call. Also choosing a random entry.
 
 use super::Index;
 use super::bucket::SLOTS;

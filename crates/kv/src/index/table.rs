@@ -164,7 +164,8 @@ impl BucketTable {
         }
     }
 
-    /// Allocates pool memory until at least `bytes` bytes account for the stash.
+    /// Allocates (unused) pool memory until at least `bytes` bytes account for the stash, whose own memory is not in
+    /// the pool, so that the limits of the pool cover the stash.
     ///
     /// # Errors
     /// Errors of [`BucketTable::push`].

@@ -108,8 +108,8 @@ impl Packers {
         Some(PackedValue { bytes, room })
     }
 
-    /// Takes back a result of [`Packers::pack`], whose buffer is reused; `is_put` says whether it was stored in an
-    /// entry.
+    /// Takes back the buffer of a result of [`Packers::pack`]. `is_put` says whether the value was stored in an entry,
+    /// which is then counted.
     pub fn packed(&mut self, packed: PackedValue, is_put: bool) {
         if let Some(number) = packed.bytes.first().filter(|_| is_put) {
             self.entries[usize::from(*number)] += 1;
@@ -153,7 +153,7 @@ impl Packers {
 }
 
 impl Unpackers {
-    /// Returns whether two handles refer to the same packers.
+    /// Returns whether this handle and `other` refer to the same list of packers.
     pub fn is(&self, other: &Unpackers) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

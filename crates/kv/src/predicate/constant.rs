@@ -1,4 +1,5 @@
-//! Converts constants of a condition to values of the types that they are compared with.
+//! Converts constants in the text of a condition (such as `30` in `age > 30`) to values of the type of the column that
+//! they are compared with.
 
 use arrow_schema::{DataType, TimeUnit};
 

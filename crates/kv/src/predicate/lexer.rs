@@ -1,4 +1,5 @@
-//! The lexer of conditions: words, constants and signs.
+//! The lexer of conditions on entries, such as `age > 30` in `FP.SCAN`: splits the text into words, constants and
+//! operator signs.
 
 use super::{ParseError, Parsed};
 

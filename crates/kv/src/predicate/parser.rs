@@ -1,5 +1,5 @@
-//! The parser of conditions, by recursive descent. Nesting of parentheses is limited, because it determines the depth
-//! of the recursion.
+//! The parser of conditions on entries, such as `age > 30 and name like 'A%'` in `FP.SCAN`, by recursive descent.
+//! Nesting of parentheses is limited, because it determines the depth of the recursion.
 
 use super::bytes::NumberType;
 use super::lexer::{Lexer, Token};

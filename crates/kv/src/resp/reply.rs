@@ -64,7 +64,7 @@ impl<'a> Replies<'a> {
         self.out.len().saturating_add(bytes) <= self.bytes_max
     }
 
-    /// Returns a writer to the same buffer that borrows this one.
+    /// Returns a writer to the same buffer, for the time in which it borrows this one (a reborrow).
     pub fn reborrow(&mut self) -> Replies<'_> {
         Replies { out: self.out, ..*self }
     }

@@ -1,4 +1,5 @@
-//! A batch: the entries of up to 64 slots, which are filtered together.
+//! A batch of a row filter (a SQL condition evaluated on entries of a space in place): the entries of up to 64 slots,
+//! which are filtered together.
 
 use crate::cut::ReadEntry;
 use crate::entry::{self, Entry, Kind};

@@ -1,4 +1,4 @@
-//! Compiles SQL expressions to filters.
+//! Compiles SQL expressions to row filters, which evaluate them on the entries of a space in place.
 //!
 //! Negations are pushed down through AND and OR by De Morgan's laws to single conditions. A negated condition is true
 //! where the condition is false; on NULL, neither the condition nor its negation is true.

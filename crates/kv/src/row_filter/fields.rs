@@ -1,4 +1,5 @@
-//! Conditions on fields of rows with a fixed width (numbers).
+//! Conditions of a row filter (a SQL condition evaluated on entries of a space in place) on numeric fields, which have
+//! a fixed width and offset in every row.
 
 use super::{Batch, each};
 use crate::predicate::NumberRange;

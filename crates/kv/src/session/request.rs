@@ -1,4 +1,4 @@
-//! The checks of a request before it is executed or queued, and their error replies.
+//! The checks of a client's request before a session executes or queues it, and the error replies of failed checks.
 
 use super::Host;
 use crate::commands::{Args, Command, Place, Refusal, is_long_text};

@@ -1,4 +1,5 @@
-//! Addresses of slots, and positions of scans.
+//! Addresses of slots in a slab allocator (entries are stored in slots of a few sizes, in slab pages of equal slots),
+//! and positions of scans over the slots.
 
 use std::fmt;
 

@@ -121,7 +121,7 @@ impl Slabs {
         }
     }
 
-    /// Returns whether the cut belongs to these slabs and has not ended.
+    /// Returns whether the cut is of this allocator and has not ended.
     pub fn keeps(&self, cut: &Arc<Cut>) -> bool {
         self.cuts.iter().any(|other| Arc::ptr_eq(other, cut))
     }

@@ -1,4 +1,5 @@
-//! The slab pages of one size class: lists of the pages with free slots, by how much of them is free, and counters.
+//! The slab pages (blocks of equal slots) of one size class: lists of the pages with free slots, one list per free
+//! eighth of a page, and counters.
 //!
 //! The lists are doubly linked by page ids in the pages, so that a page moves to another list in constant time.
 

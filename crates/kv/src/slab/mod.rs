@@ -254,8 +254,8 @@ impl Slabs {
         id
     }
 
-    /// Updates the lists after the slot at `place` was freed: moves the page to another list, or removes the page if it
-    /// is empty and not kept.
+    /// Updates the lists of pages after the slot at `place` was freed: moves its page to another list, or returns the
+    /// page to the pool if it is empty and not kept for further entries.
     fn gave(&mut self, place: EntryAddress) {
         let (id, class) = (place.page(), place.class());
         self.classes[class].gave(&mut self.table, id);
@@ -270,7 +270,8 @@ impl Slabs {
         }
     }
 
-    /// Removes the empty page of a class, if there is one, unless the module documentation says that it is kept.
+    /// Returns the empty page of a class, if there is one, to the pool, unless it is kept for further entries (the
+    /// module documentation says when).
     fn settle_empty(&mut self, class: usize) {
         let of = &self.classes[class];
         let Some(id) = of.empty() else { return };

@@ -1,4 +1,5 @@
-//! The slab pages by id, with a bitmap of the ids in use, so that a scan skips the unused ids.
+//! The slab pages (blocks of equal slots) of a slab allocator by id, with a bitmap of the ids in use, so that a scan
+//! skips the unused ids.
 //!
 //! A page keeps its id until it is removed. A new page gets the lowest unused id, so that the table shrinks with the
 //! number of pages; finding this id takes 1/64 ns per page. The table grows by doubling, which copies 88 bytes per page

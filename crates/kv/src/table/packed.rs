@@ -10,8 +10,8 @@ use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Maximum number of index buckets whose values a step recompresses; the next constant is the maximum cost of a step
-/// (see [`Packer::cost`]).
+/// Maximum number of index buckets whose values are recompressed per step. The next constant is the maximum cost per
+/// step, as the number of bytes that could be copied in that time (see [`Packer::cost`]).
 const REPACK_BUCKETS: usize = 32;
 const REPACK_COST: usize = 64 << 10;
 
