@@ -140,7 +140,8 @@ fn all_modes_encrypt_and_decrypt_as_published() {
     }
 }
 
-/// Decrypts a message as a receiver with this key, info and authentication.
+/// Tries to decrypt a message as a receiver with this private key, info and authentication; returns whether that
+/// succeeds.
 fn opens(
     receiver: &PrivateKey,
     encapsulated: &PublicKey,

@@ -7,7 +7,7 @@ mod value;
 use super::*;
 use proptest::prelude::*;
 
-/// The parsed requests, and the error that ends them.
+/// The arguments of the parsed requests, and the protocol error after them, if there is one.
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// Parses bytes that arrive in pieces of the given lengths, and the rest in one piece.
@@ -39,7 +39,7 @@ fn parse_whole(bytes: &[u8]) -> Parsed {
     parse_in_pieces(bytes, &[], &ParserLimits::AUTHENTICATED)
 }
 
-/// Returns the error that parsing ends with.
+/// Parses all requests in `bytes`; returns the protocol error at which parsing ends, if there is one.
 fn error_of(bytes: &[u8], limits: &ParserLimits) -> Option<ProtocolError> {
     parse_in_pieces(bytes, &[], limits).1
 }

@@ -1,4 +1,4 @@
-//! A slow and strict parser of replies, to check the writer.
+//! A simple and strict parser of replies of the Redis protocol, with which tests check the writer of replies.
 
 /// A reply as a client sees it.
 #[derive(Clone, Debug, PartialEq)]
