@@ -28,7 +28,7 @@ pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 /// time of decompression.
 const SAVED_PART: usize = 16;
 
-/// Approximate stored bytes that are read with one call.
+/// Approximate number of stored bytes that are read from the file with one call.
 const WINDOW_BYTES: usize = 512 << 10;
 
 const LENGTH_BYTES: usize = 4;
@@ -85,7 +85,7 @@ thread_local! {
     static SCRATCH: RefCell<CodecScratch> = RefCell::default();
 }
 
-/// Calls `work` with the scratch of this thread.
+/// Calls `work` with the calling thread's [`CodecScratch`].
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut CodecScratch) -> T) -> T {
     SCRATCH.with_borrow_mut(work)
 }

@@ -1,6 +1,6 @@
-//! Heads of parts: the metadata of column chunks, with bounds and dictionary values. The heads of all open segments are
-//! in memory. In an encrypted directory they are encrypted there, too; heads under the key of a table stay encrypted as
-//! they are on disk.
+//! Heads of the parts of segments (files of column chunks): the metadata of each chunk, with bounds and dictionary
+//! values. The heads of all open segments are in memory. In an encrypted directory they are encrypted there, too; heads
+//! under the key of a table stay encrypted as they are on disk.
 
 use farpool_cipher::{MemoryCipher, MessageTag, Tag};
 use farpool_model::{Error, Result};

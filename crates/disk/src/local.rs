@@ -1,4 +1,5 @@
-//! A directory in the operating system's file system.
+//! A data directory in the operating system's file system, which one process at a time has locked; and reading files
+//! with direct I/O, past the page cache.
 
 use crate::files::{Directory, File};
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -133,7 +134,7 @@ impl Directory for LocalDirectory {
 /// Bytes of each piece of the temporary file by which the read rate of a device is measured, which takes about ten
 /// milliseconds on most devices.
 const MEASURED_PIECE_BYTES: usize = 1 << 20;
-/// Number of pieces.
+/// Number of pieces of [`MEASURED_PIECE_BYTES`] that are read to measure the rate.
 const MEASURED_PIECES: u64 = 8;
 
 /// Read rate in bytes per second that is assumed if it cannot be measured.
@@ -148,7 +149,7 @@ fn measured_rate(path: &Path) -> io::Result<f64> {
     let mut memory = vec![0; MEASURED_PIECE_BYTES + PAGE_BYTES];
     let start = memory.as_ptr().align_offset(PAGE_BYTES);
     let piece = memory.get_mut(start..start + MEASURED_PIECE_BYTES).ok_or(io::ErrorKind::Unsupported)?;
-    // Pseudorandom, so that no device can compress it.
+    // Pseudorandom contents, because a device that compresses would read compressible data faster.
     let mut state = 1_u64;
     for word in piece.chunks_exact_mut(8) {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

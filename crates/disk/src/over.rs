@@ -1,4 +1,4 @@
-//! Directories that stand over another one and change some of what it does.
+//! Wrappers of a data directory that change some of its operations (decorators) and pass on all others.
 
 use crate::compression::CodecSelector;
 use crate::files::{Directory, File};

@@ -1,4 +1,4 @@
-//! Ids of chunks and segments.
+//! Ids of column chunks and of segments (the files in which chunks are stored).
 
 /// Id of a chunk or a segment of a data directory: 16 bits for the *origin*, the node that gave the id, and 48 bits for
 /// a counter of that node.

@@ -1,4 +1,5 @@
-//! A log that keeps what is appended to it, for tests and simulations that apply the records a second time.
+//! A log of changes that also keeps a copy of each appended record in memory, for tests and simulations that apply the
+//! records a second time.
 
 use crate::change_log::ChangeLog;
 use crate::log::{Log, Observer, ReservePolicy};

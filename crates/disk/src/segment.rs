@@ -96,7 +96,7 @@ pub struct NewPart<'a> {
 #[derive(Debug)]
 pub struct Segment {
     name: String,
-    /// Path of the directory, for error messages.
+    /// Path of the data directory, for error messages.
     place: String,
     file: Arc<dyn File>,
     number: u64,
@@ -174,7 +174,7 @@ impl SegmentWriter {
     pub fn add(&mut self, part: NewPart<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let NewPart { number, head, bytes, key, may_be_packed } = part;
         self.turn_to(key)?;
-        // Offsets in the buffer are aligned as those in the file are.
+        // The data in the buffer are aligned as they will be in the file.
         assert!(
             self.written.is_multiple_of(u64_from(ALIGNMENT)),
             "written bytes end at a unit of the device"

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// A clock that advances only when set.
+    /// A clock for tests whose wall time and monotonic time advance only when the test sets them.
     #[derive(Debug, Default)]
     struct Hands {
         wall_ms: AtomicU64,

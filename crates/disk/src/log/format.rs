@@ -1,4 +1,4 @@
-//! Binary format of a log file: a header followed by batches of records.
+//! Binary format of a file of the write-ahead log: a header followed by batches of records.
 //!
 //! All numbers are little-endian. A batch is the unit of one write and one sync. It begins at a multiple of
 //! [`SECTOR_BYTES`], so that a torn write never damages a sector of a batch that was acknowledged before.
@@ -15,7 +15,7 @@ use farpool_cipher::{Cipher, Salt, random_salt};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result};
 
-/// Smallest unit that a device writes.
+/// Bytes of the smallest unit that a device writes (sector).
 pub(super) const SECTOR_BYTES: usize = 512;
 
 /// Bytes of the file header, padded with zeros.
@@ -56,7 +56,7 @@ pub(super) enum DecodedFileHeader {
     Header(FileHeader, Option<Seal>),
     /// A file of a newer version of farpool, with its format.
     Format(u32),
-    /// No header: it is corrupted, or was never written.
+    /// No valid header: the header is corrupted, or was never written.
     Nothing,
 }
 

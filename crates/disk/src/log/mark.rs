@@ -19,7 +19,7 @@ use farpool_model::Result;
 use parking_lot::MutexGuard;
 use std::time::Duration;
 
-/// Name of the file.
+/// Name of the file of the mark.
 pub(super) const NAME: &str = "durable";
 
 const FORMAT: u32 = 1;

@@ -1,4 +1,4 @@
-//! Applies records of a log of keys to the keyspaces of their tenants.
+//! Applies records of the log of changes of keys to the keyspaces of the tenants that the records name.
 
 use super::tenant_of;
 use crate::keyspaces::Keyspaces;

@@ -203,7 +203,7 @@ fn in_memory(directory: &dyn Directory, error: Error) -> Error {
     Error::over_limit(message).advise("give the node more memory: --memory 8GiB")
 }
 
-/// Calls `sink` with each record of a snapshot.
+/// Reads the snapshot `snapshot` and calls `sink` with each of its records in order.
 fn read_snapshot(
     directory: &Arc<dyn Directory>,
     snapshot: &Snapshot,
