@@ -1,4 +1,4 @@
-//! Secret keys of any kind, in locked memory.
+//! Secret keys of any kind, in locked memory (never swapped out, wiped when freed), and deriving keys from them.
 
 use crate::lc;
 use crate::locked::Slot;
@@ -65,8 +65,8 @@ impl Secret {
         Ok(derived)
     }
 
-    /// Returns a name that identifies the key without revealing it. It may be shown to anybody if the key is
-    /// unguessable.
+    /// Returns an id derived from the key, which identifies the key without revealing it. It may be shown to anybody if
+    /// the key is unguessable.
     ///
     /// # Errors
     /// Fails only on a bug.

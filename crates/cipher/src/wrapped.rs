@@ -157,7 +157,7 @@ impl WrappedKey {
     ) -> Result<WrappedKey> {
         let (salt, wrapped, tag) = (random_salt()?, [0; KEY_BYTES], [0; TAG_BYTES]);
         let mut made = WrappedKey { kind, tier, id, parent, salt, tag, wrapped };
-        // The plain bytes are never outside of locked memory.
+        // A [`Secret`], so that the plain key is in locked memory only.
         let mut sealed = Secret::zero(KEY_BYTES)?;
         sealed.bytes_mut().copy_from_slice(key.bytes());
         let nonce = [0; GCM_NONCE_BYTES];
@@ -209,7 +209,8 @@ mod tests {
         Secret::take(&mut [byte; 32]).unwrap()
     }
 
-    /// Creates the key of a tenant and that of a table under it, with the key that wraps each.
+    /// Creates the key of a tenant under the key of a directory, and the key of a table under the tenant's key. Returns
+    /// for each the wrapped key, the plain key, and the id and the plain key of its parent.
     fn chain() -> [(WrappedKey, Secret, WrappedKeyId, Secret); 2] {
         let directory = WrappedKeyId([7; 16]);
         let (tenant, tenant_key) =

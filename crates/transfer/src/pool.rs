@@ -33,7 +33,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns the address of the pool: `embedded`, or `farpool://host:port`.
     fn url(&self) -> String;
 
-    /// Returns where a prepared program would run, as text for the user.
+    /// Returns the place where a prepared program would be executed (such as the pool's address), as text for the user.
     fn place(&self, _handle: &Handle) -> String {
         self.url()
     }
@@ -55,7 +55,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
         Ok(self.list(None).await?.tables)
     }
 
-    /// Describes one table.
+    /// Returns the description of a table.
     ///
     /// # Errors
     /// `NotFound`, which names similar tables.

@@ -8,7 +8,7 @@ use arrow_schema::{FieldRef, Schema};
 use bytes::Bytes;
 use farpool_model::{Error, Result, TableChange, TableName, limits};
 
-/// Encodes the body of an `AlterTable`.
+/// Encodes the body of an `AlterTable` message.
 pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<Bytes> {
     let write = |change: &TableChange| {
         let kind = match change {
@@ -27,7 +27,7 @@ pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<
     Ok(body(&proto::AlterTable { table: table.encoded(), changes }))
 }
 
-/// Decodes the body of an `AlterTable`: the table and its changes.
+/// Decodes the body of an `AlterTable` message; returns the table's name and the changes.
 pub(crate) fn read_alter(bytes: &Bytes) -> Result<(TableName, Vec<TableChange>)> {
     let proto::AlterTable { table, changes } = read(bytes)?;
     if changes.is_empty() {

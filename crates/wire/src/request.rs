@@ -1,4 +1,4 @@
-//! Requests of clients, and how they are encoded.
+//! The messages from a client to a node of the native protocol, and how they are encoded and decoded.
 
 use crate::message::{Message, Outgoing};
 use crate::table::{read_tier, write_tier};
@@ -39,7 +39,8 @@ pub enum Request {
         /// is a `Stale` error.
         schema: Option<SchemaFingerprint>,
     },
-    /// Runs this plan. Answered by `Prepared`, then batches or parcels with the rows, last a `Receipt`.
+    /// Executes this plan. Answered by `Prepared`, then batches or parcels (encoded column chunks) with the rows, last
+    /// a `Receipt` (execution statistics).
     Execute {
         /// A Substrait plan.
         plan: Vec<u8>,
@@ -447,12 +448,12 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Encodes the body of a message.
+/// Encodes a protocol buffer message as the body of a protocol message.
 pub(crate) fn body(message: &impl prost::Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Decodes the body of a message.
+/// Decodes the body of a protocol message to a protocol buffer message.
 pub(crate) fn read<M: prost::Message + Default>(bytes: &Bytes) -> Result<M> {
     M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged message: {error}")))
 }

@@ -99,7 +99,7 @@ struct Streams {
     closed: Option<Closed>,
 }
 
-/// The reason why a connection ended.
+/// The reason why a connection has ended.
 #[derive(Clone, Debug)]
 enum Closed {
     /// The node went away or the network failed; with the operating system's message, if there is one.
@@ -423,7 +423,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Returns what decrypts the node's answers; `None` if they are not encrypted.
+    /// Returns the decryptor of the node's answers; `None` if they are not encrypted.
     pub fn opener(&self) -> Option<&Arc<Opener>> {
         self.opener.as_ref()
     }

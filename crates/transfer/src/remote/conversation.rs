@@ -8,7 +8,7 @@
 use farpool_model::{Error, Result};
 use farpool_wire::{FrameKind, Window};
 
-/// The protocol state of one stream.
+/// The protocol state of one stream: the request, the messages so far, and the credit in both directions.
 #[derive(Debug)]
 pub(super) struct Conversation {
     request: FrameKind,

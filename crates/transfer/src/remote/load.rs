@@ -56,7 +56,7 @@ impl LoadIds {
     }
 }
 
-/// Description of a load: its table, schema and mode.
+/// Description of a load: the name of the table, the mode (create, append, replace) and the schema of the rows.
 pub(super) struct Task<'a> {
     pub table: &'a TableName,
     pub options: LoadOptions,
@@ -65,7 +65,7 @@ pub(super) struct Task<'a> {
     pub rows_hint: Option<u64>,
 }
 
-/// Why a load did not complete.
+/// The reason why a load did not complete.
 enum Failure {
     /// The batches or the node reported an error, so that nothing was loaded.
     Ended(Error),
@@ -286,7 +286,7 @@ impl Rows {
         Rows { batches: batches.fuse(), sent, sent_bytes: 0, can_repeat: true, is_complete: false }
     }
 
-    /// Returns the failure of a load whose request could not be sent, so that nothing was loaded.
+    /// Returns `error` as the failure of a load whose request could not be sent, so that nothing was loaded.
     fn not_begun(&mut self, error: Error) -> Failure {
         self.is_complete = false;
         Failure::Lost(error)
