@@ -23,7 +23,7 @@ const SMALL_VALUE_BYTES: usize = 64;
 pub(crate) struct Tables {
     tables: Vec<Option<Box<Table>>>,
     free: Vec<u32>,
-    /// Id of the table that had the last step of maintenance.
+    /// Id of the table that had the latest step of background maintenance.
     next: usize,
 }
 
@@ -135,7 +135,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns the part of `bytes` that `part` selects; copied if `bytes` is owned, that is, a decompressed value.
+/// Returns the part of `bytes` that `part` selects. The part is copied if `bytes` is owned, because it is a
+/// decompressed value.
 fn within<'a>(
     bytes: &Cow<'a, [u8]>,
     part: impl for<'b> FnOnce(&'b [u8]) -> Option<Cow<'b, [u8]>>,

@@ -16,7 +16,7 @@ use farpool_model::limits::KV_KEY_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Resources of the function of a command on keys during its execution.
+/// The argument of the function that executes a command on keys: access to the keys, the time, and the replies.
 pub(crate) struct Context<'k, 'c> {
     pub keyspace: &'k Keyspace,
     pub space: SpaceId,

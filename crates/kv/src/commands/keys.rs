@@ -13,11 +13,11 @@ pub(super) const SCAN_COUNT: usize = 10;
 /// other clients wait while the shards are locked, and a call may return fewer entries than `COUNT`.
 pub(super) const SCAN_COUNT_LIMIT: usize = 1000;
 
-/// Bytes per key in a list or in a reply in addition to the bytes of the key itself.
+/// Estimated bytes per key, in a list or in a reply, in addition to the bytes of the key itself.
 const KEY_BYTES_BESIDE: usize = 16;
 
-/// Number of word operations of pattern matching, or of bytes copied, that count as one visited key. Needed because
-/// keys and patterns may be long.
+/// Number of operations on words of pattern matching, or of copied bytes, that count as one visited key towards the
+/// limit of a call. Needed because keys and patterns may be long.
 const WORDS_PER_KEY: usize = 1024;
 
 pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -185,7 +185,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if place >= shards * spaces.len() as u64 {
             break 0;
         }
-        // Empty buckets count, too, so that a step is bounded.
+        // Empty buckets of the index count as visited, too, so that the time of a call is bounded.
         looked_at += 1;
         if looked_at >= count {
             break inner * places + place;
@@ -240,7 +240,7 @@ fn give(
     let done = match copied {
         _ if kind != Kind::Table => target.put_as(kind, &value, expiry),
         Some(fields) => target.put_table(fields, expiry),
-        // The fields are moved below, where nothing can fail anymore.
+        // The table of fields is moved further below, after everything that can fail.
         None => target.put_empty_table(expiry),
     };
     context.space = from_space;

@@ -46,7 +46,8 @@ impl Options<'_> {
     }
 }
 
-/// A unit of time, relative to now or to the epoch.
+/// The unit of the number in an expiry option (seconds or milliseconds), and whether the number is relative to now or
+/// to the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub milliseconds: i64,

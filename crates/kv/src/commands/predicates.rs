@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// are locked.
 const SCAN_ENTRIES: usize = 512;
 
-/// Default and maximum `LIMIT` of `FP.SCAN`, the approximate number of matching entries per call.
+/// Default `LIMIT` of `FP.SCAN`, the approximate number of matching entries per call; the next constant is the maximum.
 const SCAN_LIMIT: usize = 10;
 const SCAN_LIMIT_MOST: usize = 1000;
 
@@ -27,7 +27,7 @@ const SCAN_LIMIT_MOST: usize = 1000;
 /// copied in the time of decompressing it.
 const SCAN_BYTES: usize = 256 << 10;
 
-/// Bytes per string in a reply in addition to the bytes of the string itself.
+/// Estimated bytes per string in a reply in addition to the bytes of the string itself: header and line end.
 const BESIDE: usize = 16;
 
 /// A cache of one parsed condition, the latest of this client, because clients tend to repeat the same condition.

@@ -10,7 +10,7 @@ use crate::session::ExecutionMode;
 use crate::shard::Shard;
 use std::ops::Range;
 
-/// Possessions of a command or transaction during its execution: its locked shards, and the recorder that collects its
+/// What a command or transaction holds during its execution: its locked shards, and the recorder that collects its
 /// changes for the log.
 pub(crate) struct CommandResources<'a> {
     pub(super) shards: LockedShards<'a>,

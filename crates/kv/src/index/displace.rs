@@ -6,7 +6,7 @@ use super::Index;
 use super::bucket::{BucketSlot, KeyHash, SLOTS};
 use crate::slab::EntryAddress;
 
-/// Maximum number of entries moved to make room for one.
+/// Maximum number of entries that are moved to free a slot for one entry.
 const MOVES: usize = 5;
 
 /// Maximum number of buckets per search whose entries are considered for a move; the search reads at most seven times

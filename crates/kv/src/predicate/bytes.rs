@@ -123,7 +123,7 @@ pub(crate) struct NumberRange {
     is_inverted: bool,
 }
 
-/// An empty range, as first and last number: the first is greater than the last.
+/// First and last number of an empty range: the first is greater than the last.
 const EMPTY: (u64, u64) = (1, 0);
 
 impl NumberRange {

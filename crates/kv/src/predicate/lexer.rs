@@ -3,7 +3,7 @@
 
 use super::{ParseError, Parsed};
 
-/// A token of the text.
+/// A token of the text of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     /// A name, or a keyword.
@@ -35,7 +35,8 @@ impl Token<'_> {
     }
 }
 
-/// Signs; longer ones come before their prefixes.
+/// Operator signs and punctuation. A longer sign comes before the signs that are its prefixes, because the first match
+/// is taken.
 const SIGNS: &[&str] = &[
     "!~*", "!~", "~*", "~", "<=", ">=", "<>", "!=", "==", "<", ">", "=", "(", ")", "[", "]", ",", ":", "@",
     "-", "+",

@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str, schema: &Schema, is_plain: bool) -> Parsed<Predi
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    /// The next token, and its byte offset.
+    /// The next token. The next field is its byte offset in the text.
     token: Token<'a>,
     at: usize,
     columns: Columns<'a>,
@@ -77,7 +77,8 @@ impl<'a> Parser<'a> {
         if self.sign(sign)? { Ok(()) } else { Err(self.unexpected(sign)) }
     }
 
-    /// Counts a condition or a constant of a list towards the limit.
+    /// Counts a condition, or a constant of an IN list, towards the limit on their number; fails if the limit is
+    /// exceeded.
     fn count(&mut self) -> Parsed<()> {
         self.nodes += 1;
         if self.nodes <= KV_PREDICATE_NODES_MAX {
@@ -214,7 +215,7 @@ impl<'a> Parser<'a> {
         Ok(Some(op))
     }
 
-    /// Converts a column or a constant to a condition.
+    /// Converts an operand that stands alone, a boolean column or `true` or `false`, to a condition.
     fn bare(&self, operand: &Operand, start: usize, is_negated: bool) -> Parsed<Predicate> {
         let expected = "a comparison, in, between, like, ~ or is null";
         match operand {
@@ -345,7 +346,7 @@ impl<'a> Parser<'a> {
         Ok(negated(Expr::InList(Box::new(Expr::Column(*column)), literals), is_negated))
     }
 
-    /// Parses the pattern of a match.
+    /// Parses the pattern of a match (LIKE, `~`); returns the condition.
     fn matched(
         &mut self,
         left: &Operand,

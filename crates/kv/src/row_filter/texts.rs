@@ -1,4 +1,5 @@
-//! Conditions on bytes of variable length: keys, strings, and fields of rows with text or bytes.
+//! Conditions of a row filter (a SQL condition evaluated on entries of a space in place) on bytes of variable length:
+//! keys, strings, and fields of rows with text or bytes.
 
 use super::{Batch, each};
 use crate::rows::RowSchema;
@@ -16,7 +17,7 @@ pub(super) enum ByteSource {
     Field(Arc<RowSchema>, usize),
 }
 
-/// A test of bytes.
+/// A test of the bytes that a condition reads.
 #[derive(Clone, Debug)]
 pub(super) enum BytesTest {
     Compare(CompareOp, Box<[u8]>),
