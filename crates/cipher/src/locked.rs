@@ -40,7 +40,7 @@ pub(crate) struct Slot {
 
 // SAFETY: a slot owns its bytes exclusively, and shared references to it only read them.
 unsafe impl Send for Slot {}
-// SAFETY: as above.
+// SAFETY: a slot owns its bytes exclusively, and shared references to it only read them.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -87,7 +87,7 @@ impl Deref for Slot {
 
 impl DerefMut for Slot {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else has the slot.
+        // SAFETY: the slot has `bytes` bytes, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }

@@ -75,9 +75,9 @@ pub(crate) enum BlockFailure {
 pub(crate) struct CodecScratch {
     pub compressor: Compressor,
     decompressor: Decompressor,
-    /// Output of the compressor for one block.
+    /// Buffer for the output of the compressor for one block.
     packed: Vec<u8>,
-    /// Stored bytes that were read.
+    /// Buffer for stored bytes that were read from the file and are not decompressed yet.
     window: Vec<u8>,
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Name of the file with the wrapped keys of an encrypted directory.
 pub const KEYS: &str = "keys";
 
-/// Format of the file's contents.
+/// Format number of the contents of the file with the wrapped keys.
 const FORMAT: u32 = 1;
 
 /// Returns `directory` with its keys if it is encrypted, and otherwise unchanged. An empty directory becomes an

@@ -148,7 +148,7 @@ pub(crate) enum Nonce {
     Block(u32, u32),
     /// Head of a part of a segment: the index of the part.
     Head(u32),
-    /// The directory of a segment.
+    /// The nonce of the encrypted directory (list of parts) of a segment.
     Directory,
     /// Batch of a log, with its sequence number.
     Batch(u64),

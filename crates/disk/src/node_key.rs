@@ -12,7 +12,7 @@ use std::io;
 /// Name of the key file.
 const NODE_KEY: &str = PRIVATE;
 
-/// Format of the key file.
+/// Format number of the contents of the key file.
 const FORMAT: u32 = 1;
 
 /// Returns the private key of the node with this data directory, and creates it if there is none yet. Must be called

@@ -10,7 +10,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartId(pub u64);
 
-/// Bits of the counter.
+/// Number of bits of the counter in an id.
 const COUNTER_BITS: u32 = 48;
 
 impl PartId {

@@ -54,7 +54,7 @@ const TRAILER_BYTES: usize = 40;
 /// Size of the write buffer in bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A segment that is being written.
+/// A segment (immutable file of parts) that is being written.
 #[derive(Debug)]
 pub struct SegmentWriter {
     directory: Arc<dyn Directory>,
@@ -83,7 +83,7 @@ pub struct NewPart<'a> {
     pub number: u64,
     /// Metadata of the column chunk (bounds, encoding and so on), which stay in memory while the segment is open.
     pub head: Vec<u8>,
-    /// Expected bytes of the data.
+    /// Expected number of bytes of the data that the callback of [`SegmentWriter::add`] appends.
     pub bytes: usize,
     /// Encryption key of the table, if the table has one. A plain directory ignores it.
     pub key: Option<&'a Arc<TableKey>>,
@@ -92,7 +92,7 @@ pub struct NewPart<'a> {
     pub may_be_packed: bool,
 }
 
-/// A segment open for reading.
+/// A segment (immutable file of parts) that is open for reading.
 #[derive(Debug)]
 pub struct Segment {
     name: String,

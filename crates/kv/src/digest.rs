@@ -85,7 +85,8 @@ fn hash_of_entry(space: SpaceId, table: &Table, entry: Entry<'_>) -> Result<u128
     Ok(hash_of(&numbers, &[entry.key(), &sum.to_le_bytes()]))
 }
 
-/// Returns the hash of some numbers and parts: SipHash-1-3 with a seed of zeros, as two nodes must compute the same.
+/// Returns the hash of some numbers and parts: SipHash-1-3 with a seed of zeros, because two nodes must compute equal
+/// hashes of equal contents.
 fn hash_of(numbers: &[u64], parts: &[&[u8]]) -> u128 {
     let mut hasher = SipHasher13::new();
     numbers.iter().for_each(|number| hasher.write(&number.to_le_bytes()));

@@ -1,4 +1,4 @@
-//! The pool memory that a tenant's keys take, and its limit.
+//! Counts the memory of the pool that a tenant's keys take, and enforces its limit (`maxmemory`).
 
 use farpool_model::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -27,9 +27,9 @@ pub(crate) struct Shard {
     hasher: KeyHasher,
     orders: Arc<IndexOrders>,
     tables: BTreeMap<SpaceId, Table>,
-    /// Tables that were flushed (emptied) while a cut still keeps their entries.
+    /// Tables that were flushed (emptied) while a cut (point-in-time view) still keeps their entries.
     flushed: Vec<Table>,
-    /// Definitions of the named spaces; all shards have the same.
+    /// Definitions of the named spaces, which are equal in all shards.
     spaces: Arc<Spaces>,
     watched: HashMap<(SpaceId, Box<[u8]>), Vec<Watch>>,
     victims: Victims,

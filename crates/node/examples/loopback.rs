@@ -57,7 +57,7 @@ fn io_error(error: std::io::Error) -> Error {
     Error::unavailable(error.to_string())
 }
 
-/// A kind of values to measure.
+/// A kind of column values for which results are measured.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,

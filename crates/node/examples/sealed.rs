@@ -16,7 +16,7 @@ use futures::StreamExt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Pairs of runs; medians count.
+/// Number of pairs of runs, with and without encryption; the medians are reported.
 const PAIRS: usize = 15;
 
 const COLUMNS: usize = 4;

@@ -49,9 +49,10 @@ pub struct Caller {
 /// The forms in which a program may return its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Arrow record batches only.
+    /// The program returns its rows as Arrow record batches only.
     Batches,
-    /// Arrow record batches, and row groups encoded as in the pool where that is possible without decoding.
+    /// The program returns its rows as Arrow record batches or, where that is possible without decoding, as row groups
+    /// encoded as in the pool.
     BatchesAndRowGroups,
 }
 

@@ -71,7 +71,7 @@ mod system {
         // SAFETY: `CPU_ISSET` reads a bit of the set, which has one for each number below `CPUS`.
         let cpu = (0..CPUS).find(|&cpu| unsafe { libc::CPU_ISSET(cpu, &before) } && is_free(cpu))?;
         let mut only = none();
-        // SAFETY: as above, for writing.
+        // SAFETY: `CPU_SET` writes a bit of the set, which has one for each number below `CPUS`.
         unsafe { libc::CPU_SET(cpu, &mut only) };
         let moved = allow(&only);
         allow(&before);

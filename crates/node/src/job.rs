@@ -1,4 +1,5 @@
-//! A scheduler task that consists of a single step, for requests that a worker executes in one go.
+//! A scheduler task that consists of a single step, for requests that a worker thread executes at once. (Other tasks,
+//! such as programs, take many short steps.)
 
 use farpool_model::{Clock, Error, Result};
 use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};

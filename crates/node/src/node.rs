@@ -42,7 +42,7 @@ use tokio::time::sleep;
 /// Interval at which a connection checks whether the access token of its client has expired.
 const PASS_TICK: Duration = Duration::from_millis(500);
 
-/// Configuration of a node.
+/// Configuration of a node that its operator chooses: sizes of memory, number of threads, access, data directory.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// Bytes of memory for tables; rounded down to whole pages.
@@ -96,8 +96,8 @@ pub struct Environment {
     pub instance: u64,
     /// Number of processors; a node without workers expects as many threads of its owner to step programs.
     pub processors: usize,
-    /// Maximum bytes for the groups (of GROUP BY) of one program, if that is less than the part of the memory for work
-    /// that a program may take.
+    /// Maximum bytes for the groups (of GROUP BY) of one program, if that is less than the part of the memory outside
+    /// the pool that a program may take.
     pub group_bytes: usize,
     /// Maximum number of low-priority threads that a node without workers starts for background work. 0 in a
     /// simulation, which does that work itself.
@@ -134,7 +134,7 @@ impl Environment {
 pub struct Node {
     pool: Arc<Pool>,
     work: Arc<WorkMemory>,
-    /// The part of the memory for work that the plans of waiting programs may take (see [`WAITING_PART`]).
+    /// Budget of the plans of programs that wait for a turn, a part of `work` (see [`WAITING_PART`]).
     places: Arc<WorkMemory>,
     catalog: Arc<Catalog>,
     scheduler: Arc<Scheduler>,
@@ -346,7 +346,7 @@ impl Node {
         &self.work
     }
 
-    /// Returns the account of `tenant` in the memory for work.
+    /// Returns the account of `tenant` in the budget of memory outside the pool.
     pub(crate) fn account(&self, tenant: &TenantName) -> Account {
         self.work.account(tenant)
     }
@@ -406,8 +406,8 @@ impl Node {
         self.instance
     }
 
-    /// Returns the bytes of the memory for work that results of finished work take: outcomes of loads, and cached
-    /// filter results.
+    /// Returns the bytes of memory outside the pool that results of finished requests take: outcomes of loads, and
+    /// cached filter results.
     pub fn remembered_bytes(&self) -> u64 {
         cast::u64_from(self.shares.remembered_bytes())
     }

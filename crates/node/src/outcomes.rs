@@ -285,7 +285,7 @@ fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
 }
 
 impl OutcomeRecorder {
-    /// Sets the outcome of the load.
+    /// Sets the outcome of the load, and calls the callbacks that wait for it.
     pub fn settle(&self, outcome: LoadOutcome) {
         if self.record.settle(outcome) {
             self.outcomes.ended(self.id, (self.now_ns)());

@@ -28,7 +28,7 @@ pub(crate) struct Identity {
     pub token: Option<String>,
     /// Name that the client gave itself; not verified.
     pub client: String,
-    /// Network address of the client.
+    /// Network address from which the client has connected.
     pub peer: String,
     /// Key derived from its token, with which this node authenticates its answers; not for display.
     pub token_key: Option<Arc<TokenKey>>,

@@ -17,7 +17,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The state of all tenants.
+/// The per-tenant state of all tenants; the state of a tenant is created on first use.
 pub(crate) struct Shares {
     scheduler: Arc<Scheduler>,
     limits: Mutex<BTreeMap<TenantName, TenantLimits>>,
@@ -218,7 +218,7 @@ impl Shares {
         self.share(tenant).shared_scans
     }
 
-    /// Returns the bytes of the memory for work that the outcomes of loads and cached filter results of all tenants
+    /// Returns the bytes of memory outside the pool that the outcomes of loads and cached filter results of all tenants
     /// take.
     pub fn remembered_bytes(&self) -> usize {
         self.all().iter().map(|share| share.outcomes.bytes_held() + share.shared_scans.bytes_held()).sum()

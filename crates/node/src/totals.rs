@@ -15,7 +15,7 @@ pub(crate) struct Total {
     pub cpu_ns: u64,
 }
 
-/// The totals of all tenants.
+/// The totals of resources used by programs, for each tenant.
 #[derive(Debug, Default)]
 pub(crate) struct Totals(Mutex<BTreeMap<TenantName, Total>>);
 

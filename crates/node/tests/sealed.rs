@@ -340,7 +340,7 @@ async fn what_a_client_leaves_behind_is_given_back() {
     }
 }
 
-/// Sends a sealed request.
+/// Sends a request that asks for sealed answers, on the stream `stream`; returns what decrypts its answers.
 async fn send_sealed(
     raw: &mut Raw,
     stream: u32,

@@ -1,4 +1,4 @@
-//! Encodes and decodes ALTER TABLE requests: changes of a table's columns or name.
+//! Encodes and decodes the ALTER TABLE request of the native protocol: changes of a table's columns or name.
 
 use crate::batch::{decode_schema, encode_schema};
 use crate::proto;

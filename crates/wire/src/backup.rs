@@ -1,4 +1,4 @@
-//! Encodes and decodes messages about backups (the files of a checkpoint).
+//! Encodes and decodes messages of the native protocol about backups (the files of a checkpoint).
 
 use crate::proto;
 use crate::request::{body, read};

@@ -1,4 +1,4 @@
-//! Encodes and decodes views, and names of schemas.
+//! Encodes and decodes views (named SQL queries), and names of schemas, in messages of the native protocol.
 //!
 //! Invariant: the name and the text of a decoded view are within the limits. The text is not parsed here.
 

@@ -32,7 +32,7 @@ pub(super) const ENCRYPTED_FORMAT: u32 = 2;
 /// Bytes of the file header before the seal (salt and tag), which only an encrypted log has, and the checksum.
 const NUMBERS_BYTES: usize = 48;
 
-/// The header of a file.
+/// The header of a file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     /// Random id of the log, drawn when the directory was created.
@@ -128,7 +128,7 @@ impl FileHeader {
     }
 }
 
-/// The header of a batch.
+/// The header of a batch (the records of one write).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchHeader {
     pub log: u64,
@@ -212,7 +212,7 @@ impl BatchEncryptor {
     }
 }
 
-/// Decrypts the batches of a log.
+/// Decrypts the batches of an encrypted log, and checks that they are authentic.
 #[derive(Debug, Default)]
 pub(super) struct BatchDecryptor {
     /// Salt and cipher of the previous batch, because all batches written by one process share a salt.

@@ -28,7 +28,7 @@ const FORMAT: u32 = 1;
 /// acknowledged since the last mark is not detected.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Contents of the mark file.
+/// Contents of the mark file: how many records of which log were durable when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DurabilityMark {
     /// Id of the log, so that the mark of another log is recognized.

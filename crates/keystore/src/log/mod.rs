@@ -101,7 +101,7 @@ impl Fsync {
 /// The size of files, and the size of the log from which on a snapshot is taken; tests use small sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct LogThresholds {
-    /// Bytes of a log file.
+    /// Number of bytes of each file of the log, which are reserved when the file is created.
     pub file_bytes: u64,
     /// Minimum bytes of the log after the latest snapshot at which the next snapshot is taken. If the latest snapshot
     /// is larger than this, its size counts instead.
@@ -327,7 +327,7 @@ impl KeyLog {
     }
 }
 
-/// Starts the threads of the log.
+/// Starts the threads of the log: for writing records, for snapshots, and for the mark of durable records.
 ///
 /// # Errors
 /// `Internal` when the system has no more threads.

@@ -19,7 +19,7 @@ const NOW: u64 = 1_700_000_000_000;
 /// Bytes of a file of the log; a record takes a quarter at most.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// A clock that stands still.
+/// A clock of the node that always shows the same time, so that tests are reproducible.
 #[derive(Debug)]
 struct StoppedClock;
 

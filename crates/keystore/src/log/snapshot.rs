@@ -60,7 +60,7 @@ pub struct Snapshots {
     pub(super) is_unsure: bool,
 }
 
-/// The description of a snapshot.
+/// The description of a snapshot, as the file that names the valid snapshot contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Number of the snapshot, counted from 1; 0 for none.
@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub next_record: u64,
     /// Number of records of the snapshot itself.
     pub records: u64,
-    /// Bytes of these records.
+    /// Bytes of the snapshot's records.
     pub bytes: u64,
     /// Completion time, in seconds since 1970.
     pub unix_s: u64,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const SMALL: LogThresholds = LogThresholds { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
 
-/// A clock that stands still.
+/// A clock of the node that always shows the same time, so that tests are reproducible.
 #[derive(Debug)]
 struct StoppedClock;
 

@@ -35,7 +35,7 @@ pub struct KeyChange {
     pub what: KeyState,
 }
 
-/// Effect of a change on its key.
+/// The new state of a key, as a SQL statement has computed it.
 #[derive(Clone, Debug)]
 pub enum KeyState {
     /// Inserts a row; the key must be absent. A field is the index of the column in the space's schema and its value,

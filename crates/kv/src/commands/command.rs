@@ -1,4 +1,5 @@
-//! The definition of a command: what a row of the table of commands contains.
+//! The definition of a command of the Redis protocol: the types of a row of the table of commands (`table.rs`), which
+//! has all that must be known about a command before it is executed.
 
 use super::spaces;
 use super::table::{COMMANDS, HostCommand, SessionCommand};

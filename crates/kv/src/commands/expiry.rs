@@ -1,4 +1,4 @@
-//! Commands that set and report the expiry of keys.
+//! Commands of the Redis protocol that set and report the expiry of keys, such as `EXPIRE` and `TTL`.
 
 use super::options::{AT_MILLISECONDS, AT_SECONDS, MILLISECONDS, SECONDS, Unit, invalid_expiry};
 use super::{Args, Context, Done, Refusal, integer};

@@ -1,4 +1,4 @@
-//! Commands on hashes.
+//! Commands of the Redis protocol on hashes (values that map fields to values), such as `HSET`, `HGET` and `HSCAN`.
 
 use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
 use super::pattern::Pattern;

@@ -1,4 +1,4 @@
-//! Commands on keys with values of any kind.
+//! Commands of the Redis protocol on keys with values of any kind, such as `DEL`, `RENAME`, `KEYS` and `SCAN`.
 
 use super::pattern::Pattern;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};

@@ -1,4 +1,4 @@
-//! The options of `SET` and `GETEX`, and the times of commands that set an expiry.
+//! Parses the options of the commands `SET` and `GETEX`, and the times in commands that set an expiry.
 
 use super::{Args, NOT_INTEGER, Refusal, SYNTAX};
 use crate::resp::parse_integer;

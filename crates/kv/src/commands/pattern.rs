@@ -17,7 +17,7 @@ const COMPARED: usize = 4;
 /// Number of different values of a byte.
 const BYTES: usize = 256;
 
-/// A compiled glob pattern.
+/// A compiled glob pattern, of `KEYS` or the option `MATCH`.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     first: Vec<Element>,

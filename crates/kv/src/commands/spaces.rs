@@ -1,4 +1,5 @@
-//! Commands on named spaces: `FP.SPACE CREATE`, `DROP`, `LIST` and `INFO`.
+//! Commands on named spaces (namespaces of the keys with a common prefix): `FP.SPACE CREATE`, `DROP`, `LIST` and
+//! `INFO`.
 
 use super::rows::{Texts, shown};
 use super::{Args, Context, Done, Refusal, SYNTAX};

@@ -21,7 +21,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(u16);
 
-/// Number of bits of a stamp.
+/// Number of bits of a stamp (record of the use of an entry).
 pub const STAMP_BITS: u32 = 12;
 
 const STAMP_MASK: u16 = (1 << STAMP_BITS) - 1;
@@ -88,7 +88,7 @@ impl Sweep {
         (usize::from(self.elapsed) * entries).div_ceil(usize::from(self.limit / 2))
     }
 
-    /// Begins the next sweep.
+    /// Begins the next sweep (visit of all entries), because the current one has visited all.
     pub fn done(&mut self) {
         self.elapsed = 0;
     }

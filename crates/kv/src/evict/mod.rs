@@ -114,7 +114,7 @@ impl Policy {
 /// The properties of an entry on which its eviction score depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionFacts {
-    /// Stamp in the entry's header.
+    /// Stamp (record of use) in the entry's header.
     pub stamp: Stamp,
     /// Expiry in milliseconds since the epoch; `None` if the key does not expire.
     pub expiry: Option<u64>,
@@ -188,7 +188,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Advances the clock to `now`.
+    /// Advances the clock, by which stamps record the use of entries, to `now`.
     pub fn pass(&mut self, now: u64) {
         match &mut self.clock {
             UseTracker::None => {}

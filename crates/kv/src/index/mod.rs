@@ -308,7 +308,7 @@ impl Index {
         }
     }
 
-    /// Puts an entry into the stash.
+    /// Puts an entry, for which both buckets of its key are full, into the stash.
     ///
     /// # Errors
     /// Errors of the pool when a large stash needs more memory; nothing is changed then.

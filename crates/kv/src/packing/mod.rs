@@ -33,7 +33,7 @@ const LZ4_DICTIONARY_BYTES: usize = 4 << 10;
 /// Minimum bytes of a dictionary, below which it would be useless.
 const DICTIONARY_BYTES_LEAST: usize = 64;
 
-/// A codec for values.
+/// A codec (compression algorithm) for the values of a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// LZ4, with a dictionary.

@@ -22,7 +22,7 @@ const PACKERS: usize = 256;
 
 const _: () = assert!(KV_PACKED_BYTES_MAX <= u16::MAX as usize);
 
-/// The packers of a table.
+/// The packers (compressors with dictionaries) of a table, by number.
 #[derive(Default)]
 pub(crate) struct Packers {
     /// The packer for new values; `number` is its number, given when it has packed a value.

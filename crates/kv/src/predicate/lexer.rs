@@ -6,7 +6,7 @@ use super::{ParseError, Parsed};
 /// A token of the text of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
-    /// A name, or a keyword.
+    /// An unquoted name (of a column, or of a type such as `u32`), or a keyword.
     Word(&'a str),
     /// A name in double quotes, unquoted.
     Name(String),

@@ -142,11 +142,11 @@ pub enum Step<'a> {
         /// Number of bytes, at least one.
         bytes: usize,
     },
-    /// A request.
+    /// The request is complete.
     Request(Request<'a>),
 }
 
-/// A complete request.
+/// A complete request, as ranges in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Number of bytes of the request; the next one begins after them.

@@ -46,7 +46,7 @@ struct Builder {
     prefix_bytes: usize,
     /// Whether the filter has all parts of the condition.
     is_exact: bool,
-    /// Columns that the filter reads.
+    /// Indices of the columns that the filter reads.
     columns: BTreeSet<usize>,
     /// Number of conditions; `texts` is the number of those on bytes of variable length.
     conditions: usize,

@@ -39,9 +39,9 @@ struct Lanes {
 /// Position of a numeric field in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
-    /// Index of the field.
+    /// Index of the field in the schema.
     pub at: usize,
-    /// Offset in the row.
+    /// Offset of the number in the row, in bytes.
     pub offset: usize,
     pub bytes: usize,
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) enum ByteSource {
     /// The key without its first bytes, the prefix of the space; the number of these bytes.
     Key(usize),
-    /// The string that is the value.
+    /// The value of the entry, which is a string.
     Value,
     /// A field of a row, by its index in the schema.
     Field(Arc<RowSchema>, usize),

@@ -25,7 +25,7 @@ const COMPACTION_STEPS: usize = 16;
 /// Maximum number of keys evicted in one step that lowers usage to the memory limit.
 const LOWER_STEP: usize = 64;
 
-/// The eviction state of a shard.
+/// The eviction state of a shard: the evictor, the position of its sweep over stamps, and counters.
 pub(super) struct Victims {
     evictor: Evictor<(SpaceId, u64)>,
     /// Position of the current sweep over all stamps; `swept` is the number of entries that it has visited.

@@ -18,20 +18,20 @@ pub const NO_PAGE: u32 = u32::MAX;
 /// The state of a slot that is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// Holds an entry.
+    /// The slot holds an entry.
     Written,
-    /// Holds a retired entry, which scans that began earlier may still read.
+    /// The slot holds a retired (removed) entry, which scans that began earlier may still read.
     Reclaimable,
 }
 
 /// The list of its class that a page is in, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListMembership {
-    /// In the list with this number.
+    /// The page is in the list with this number.
     Listed(u8),
-    /// In no list, because it has no free slots.
+    /// The page is in no list, because it has no free slots.
     Full,
-    /// In no list, because compaction is emptying the page, or because the page has not been put into a list yet.
+    /// The page is in no list, because compaction is emptying it, or because it has not been put into a list yet.
     Closed,
 }
 

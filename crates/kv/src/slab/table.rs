@@ -15,11 +15,11 @@ const PIECE_METADATA_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub struct PageTable {
     pages: Vec<Option<Page>>,
-    /// Bitmap of the ids in use.
+    /// Bitmap of the page ids in use.
     present: Vec<u64>,
     /// Index of a word of `present` before which all ids are in use.
     lowest: usize,
-    /// Number of pages.
+    /// Number of slab pages in the table.
     count: usize,
     /// Bytes of the bitmaps of all pages.
     bitmap_bytes: usize,

@@ -114,8 +114,8 @@ impl Table {
     /// Does a step of recompressing values that were not written with the current compressor; returns whether there may
     /// be more.
     pub fn repack_some(&mut self) -> bool {
-        // Nothing is recompressed while there is a cut, because a recompressed entry would count as changed since the
-        // cut.
+        // Nothing is recompressed while there is a cut (point-in-time view), because a recompressed entry would count
+        // as changed since the cut was taken.
         let Some(mut cursor) = self.repack_cursor.filter(|_| !self.has_kept_cuts()) else { return false };
         let (mut buckets, mut cost) = (0, 0);
         while buckets < REPACK_BUCKETS && cost < REPACK_COST {

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 /// Pause before accepting again when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A source of connections.
+/// A source of incoming connections.
 pub trait Listener: Send {
     /// A connection that no runtime serves yet.
     type Arrival: Send + 'static;

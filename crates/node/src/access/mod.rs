@@ -51,7 +51,7 @@ pub struct TenantLimits {
     pub pool_bytes_max: Option<usize>,
     /// Maximum encoded bytes of the tenant's tables in the data directory.
     pub disk_bytes_max: Option<u64>,
-    /// Maximum bytes of the memory for work that the tenant may have reserved.
+    /// Maximum bytes of memory outside the pool, for executing requests, that the tenant may have reserved.
     pub work_bytes_max: Option<usize>,
     /// Maximum number of the tenant's programs that run at the same time.
     pub programs_max: Option<NonZero<usize>>,

@@ -29,7 +29,7 @@ pub(super) struct ChangeRequest {
     pub rows: u64,
 }
 
-/// A change in progress.
+/// A change of rows (UPDATE or DELETE) in progress: what is needed to publish it and to answer the client.
 pub(super) struct Change {
     request: ChangeRequest,
     /// The caller on whose behalf the change is made.

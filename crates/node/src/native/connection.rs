@@ -44,13 +44,14 @@ const HELD_BYTES_SHORT: usize = 64 << 10;
 /// Minimum bytes of an answer whose memory is charged to the tenant while the answer waits to be sent.
 const ANSWER_BYTES_MIN: u64 = 64 << 10;
 
-/// The work of an open stream.
+/// The work that is in progress for an open stream, so that it can be stopped when the client cancels the stream or
+/// disconnects.
 pub(crate) enum StreamWork {
     /// A request that waits for a worker or for memory, or is being executed.
     Request(RequestCancel),
     /// The run (execution) of a program.
     Run(Arc<Run>),
-    /// A load in progress.
+    /// A load in progress: the queue of its received rows.
     Load(Arc<Inbox>),
     /// An answer that waits to be sent; the reservation of its memory.
     Answer(#[expect(dead_code, reason = "held until it has left")] Reservation),

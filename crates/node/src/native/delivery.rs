@@ -1,4 +1,5 @@
-//! Connects the list of running programs with the stream on which a program's result is sent.
+//! Connects the list of running programs with the stream on which a program's result is sent, so that a listed program
+//! can be stopped, and its progress shown.
 
 use super::connection::Connection;
 use crate::queries::Delivery;

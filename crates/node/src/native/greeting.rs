@@ -23,9 +23,9 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes per read during the handshake; the hello (the client's first message) is small.
 const READ_BYTES: usize = 4096;
 
-/// Result of a handshake.
+/// The result of the handshake of a new connection.
 pub(super) enum Greeting {
-    /// The client was authenticated.
+    /// The client was authenticated, and the connection can serve requests.
     Welcome(Box<Client>),
     /// The peer was refused: its socket, the bytes to send before closing it, and the reason.
     Refused(Arc<dyn Socket>, Vec<u8>, Error),

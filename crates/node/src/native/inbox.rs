@@ -44,12 +44,12 @@ impl InboxState {
     }
 }
 
-/// Result of [`Inbox::take`].
+/// The next thing in an inbox, as [`Inbox::take`] returns it.
 #[derive(Debug)]
 pub(crate) enum InboxItem {
-    /// A message with rows.
+    /// A received message with rows to decode.
     Rows(Message),
-    /// Nothing has arrived yet.
+    /// No message is queued, and more may arrive.
     Nothing,
     /// All rows have arrived and were taken.
     Complete,
@@ -140,7 +140,7 @@ impl Inbox {
         state.is_closed || state.is_complete || !state.rows.is_empty()
     }
 
-    /// Takes the next message.
+    /// Takes the next message with rows out of the queue, or returns why there is none. Does not block.
     pub fn take(&self) -> InboxItem {
         let mut state = self.state.lock();
         if state.is_closed {

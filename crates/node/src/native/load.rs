@@ -88,7 +88,7 @@ struct LoadState {
     held: Reservation,
     /// The part of `held` for the message being decoded.
     decoding: usize,
-    /// Aborts the wait for memory.
+    /// Handle that aborts the load's wait for memory; `None` if it does not wait.
     waits: Option<AbortHandle>,
     /// Records the outcome, if the load has an id.
     recording: Option<OutcomeRecorder>,
@@ -97,7 +97,7 @@ struct LoadState {
 enum LoadPhase {
     /// The request that begins the load has not been decoded yet.
     New(Message),
-    /// Rows are arriving.
+    /// The load has begun, and its rows are arriving or being encoded.
     Open(Box<OpenLoad>),
     /// All rows are encoded, but profiles of earlier versions have to be computed before the rows become visible.
     Behind(Box<OpenLoad>, Arc<ProfileWait>),
@@ -130,7 +130,7 @@ struct ProfileWait {
 
 struct OpenLoad {
     load: Load,
-    /// The schema of the messages.
+    /// The schema of the rows in the client's messages.
     schema: SchemaRef,
     /// Whether a worker is decoding a message. Later messages wait, because rows are kept in order.
     is_decoding: bool,

@@ -42,9 +42,9 @@ pub(super) struct PlanMemory {
 /// The use for which a request lacks memory, and the number of bytes that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum PlanShortage {
-    /// Memory for its plan.
+    /// The request lacks this many bytes of memory for its plan (encoded program).
     Plan(usize),
-    /// A place where its program can wait.
+    /// The request lacks a place (memory for its plan while the program waits for a turn) of this many bytes.
     Place(usize),
 }
 

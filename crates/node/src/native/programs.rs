@@ -34,7 +34,7 @@ pub(super) struct ProgramStart {
 pub(super) enum RequestedResult {
     /// Rows in the form `results`; the message `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },
-    /// A change of the table's rows.
+    /// The program is a change of the table's rows (UPDATE or DELETE).
     Change(Change),
 }
 

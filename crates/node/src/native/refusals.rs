@@ -24,7 +24,7 @@ struct Period {
 enum LogDecision {
     /// Log the refusal, and that `kept_back` refusals were not logged in the previous period.
     Whole { kept_back: u64 },
-    /// Only count the refusal.
+    /// The refusal is counted and not logged, because the limit of the period is reached.
     KeptBack,
 }
 

@@ -1,4 +1,5 @@
-//! Encodes the batches of a program's result as messages, on the worker that made them.
+//! Encodes the batches of a program's result as messages of the native protocol, on the worker thread that made them,
+//! and queues them to be sent.
 
 use super::connection::Connection;
 use super::packing::ResultPacker;

@@ -1,8 +1,8 @@
 //! A batch: the complete requests in a client's receive buffer, parsed and not executed yet.
 //!
-//! Invariant: no call takes longer than a step, however long a request is, so that other clients of the thread need not
-//! wait. A request with many arguments is parsed in several calls, and its arguments are collected by the thread that
-//! executes it.
+//! Invariant: no call takes longer than a step (some ten microseconds), however long a request is, so that other
+//! clients of the thread need not wait. A request with many arguments is parsed in several calls, and its arguments are
+//! collected by the thread that executes it.
 
 use farpool_kv::resp::{Parser, ParserLimits, ProtocolError, Step};
 use farpool_kv::{Keyspace, LookAhead, PrefetchList, SpaceId};
@@ -57,9 +57,9 @@ enum ArgumentRanges {
 /// The outcome of [`Batch::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FillOutcome {
-    /// There are complete requests.
+    /// The batch has at least one complete request to execute.
     Some,
-    /// The first request is incomplete.
+    /// The first request is incomplete: more bytes must be received.
     None,
     /// The first request has been parsed in part, to keep the call short; the caller must call again.
     InPart,
@@ -205,7 +205,7 @@ impl Batch {
     }
 }
 
-/// The arguments of a request.
+/// The arguments of a request, few of them or many.
 pub(super) enum Arguments<'a> {
     Few([&'a [u8]; FEW], usize),
     Many(Vec<&'a [u8]>),

@@ -1,4 +1,4 @@
-//! The subcommands of `CLIENT`, about a connection and the other connections of its tenant.
+//! The subcommands of `CLIENT` of the Redis protocol, about a connection and the other connections of its tenant.
 
 use super::clients::ConnectionRecord;
 use super::host::{Client, Done, ReplyMode};

@@ -1,4 +1,5 @@
-//! The clients of a tenant: the data for `CLIENT LIST`, `INFO`, `CLIENT KILL` and `CLIENT PAUSE`.
+//! The clients of the Redis protocol of one tenant: the data for `CLIENT LIST`, `INFO`, `CLIENT KILL` and `CLIENT
+//! PAUSE`.
 //!
 //! A connection counts its commands locally and publishes the counts once per batch, under a lock of its own, for which
 //! only requests that visit all clients contend.
@@ -19,7 +20,7 @@ const SECOND_MS: u64 = 1000;
 #[derive(Default)]
 pub(super) struct Tallies(Vec<Tally>);
 
-/// The counters of one command.
+/// The counters of one command, for `INFO commandstats`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     name: &'static str,
@@ -75,7 +76,7 @@ impl Tallies {
 /// The data of a connection that other clients of the tenant can read.
 pub(super) struct ConnectionRecord {
     pub number: u64,
-    /// Address of the client.
+    /// Network address of the client.
     pub peer: String,
     /// Local address that the client connected to.
     pub local: String,
@@ -190,7 +191,7 @@ impl ConnectionRecord {
     }
 }
 
-/// The clients of one tenant.
+/// The connected clients of one tenant, and the tenant's counters.
 #[derive(Default)]
 pub(super) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ConnectionRecord>>>,

@@ -1,5 +1,5 @@
-//! The subcommands of `CONFIG`: settings that clients can read, and those that they can change for the keys of their
-//! tenant.
+//! The subcommands of `CONFIG` of the Redis protocol: settings that clients can read, and those that they can change
+//! for the keys of their tenant.
 
 use super::host::{Client, Done};
 use farpool_keystore::Fsync;
@@ -17,7 +17,7 @@ const FIXED: &[(&str, &str)] = &[
     ("save", ""),
 ];
 
-/// Number of all settings.
+/// Number of all settings that clients can read.
 pub(super) const SETTINGS: usize = FIXED.len() + 6;
 
 /// An action of `CONFIG` that locks all shards of the keys. Within a transaction, which has shards locked, the action

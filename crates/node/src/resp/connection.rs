@@ -1,4 +1,6 @@
-//! A connection of a client of the Redis protocol: reading, executing, replying, waiting, closing.
+//! A connection of a client of the Redis protocol: reads requests, has them executed, sends the replies, and waits: for
+//! its turn on the serving thread, for the end of a *long command* (one that takes longer than a step of some ten
+//! microseconds and is executed by another thread), for shards (locked parts of the keys), or for the log.
 
 use super::ahead::ReadAhead;
 use super::executor::{ExecutorProgress, RequestExecutor, TURN_NS};

@@ -269,7 +269,7 @@ impl Client {
     /// Sets the connection's memory reservation to `bytes`.
     ///
     /// # Errors
-    /// `OverLimit` when the tenant has no more memory for work.
+    /// `OverLimit` when the tenant may reserve no more memory outside the pool.
     pub fn charge(&mut self, bytes: usize) -> Result<()> {
         let Some(AdmittedClient { buffers, .. }) = &mut self.identity.admitted else { return Ok(()) };
         match bytes.checked_sub(buffers.bytes()) {

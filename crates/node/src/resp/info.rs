@@ -1,4 +1,5 @@
-//! The command `INFO`: the state of the node, without information about other tenants.
+//! The command `INFO` of the Redis protocol: the state of the node and of the client's tenant, without information
+//! about other tenants.
 
 use super::clients::{Counts, command_lines};
 use super::host::{Client, REDIS_VERSION};

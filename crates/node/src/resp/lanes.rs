@@ -28,7 +28,7 @@ const ENDING: Duration = Duration::from_secs(2);
 /// of another tenant.
 const TURNS: u32 = 4;
 
-/// An accepted connection.
+/// An accepted connection on its way to the serving thread that it is assigned to.
 struct Arrival<L: Listener> {
     socket: L::Arrival,
     number: u64,

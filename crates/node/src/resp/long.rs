@@ -1,4 +1,5 @@
-//! The threads for long commands (those that may take longer than a step), which the serving threads do not execute.
+//! The threads for long commands of the Redis protocol. A long command may take longer than a step (some ten
+//! microseconds), so the serving threads, each of which serves many connections, do not execute it.
 //!
 //! One command of a tenant runs at a time, so that a tenant occupies at most one thread. The operating system divides
 //! the processors among the threads. If more tenants than threads have commands, the tenants take turns, one command

@@ -20,7 +20,7 @@ const ENTRIES_TOGETHER: usize = 64;
 /// The columns that are copied, and those that are only checked.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnSelection<'a> {
-    /// Columns to copy.
+    /// Indices of the columns whose values are copied.
     pub columns: &'a [usize],
     /// Columns by which the entries were filtered. Their values are checked to be of the type of the column, even if
     /// they are not copied, unless that was done before.

@@ -64,7 +64,7 @@ struct SpaceTable {
     schema: SchemaRef,
 }
 
-/// The rows of a space.
+/// The rows of a space that one program reads: those of a point-in-time view, or those of single keys.
 #[derive(Debug)]
 struct SpaceRows {
     space: SpaceTable,

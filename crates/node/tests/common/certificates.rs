@@ -5,7 +5,7 @@ use farpool_wire::ServerTls;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::sync::LazyLock;
 
-/// A certificate authority.
+/// A certificate authority that is created for one test run.
 pub struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,

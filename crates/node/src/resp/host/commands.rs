@@ -1,4 +1,5 @@
-//! The commands about the connection and the node, which the host of a session executes. [`Host::run`] dispatches them.
+//! The commands of the Redis protocol about the connection and the node, such as `CLIENT`, `CONFIG` and `INFO`. The
+//! host of a session executes them, while the session executes those about keys. [`Host::run`] dispatches them.
 
 use super::auth::token_of;
 use super::slowlog;

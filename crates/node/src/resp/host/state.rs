@@ -80,7 +80,7 @@ pub(in crate::resp) struct TransactionState {
 /// Changes of the session that the current command has requested; made when the command has ended.
 #[derive(Default)]
 pub(super) struct SessionOrders {
-    /// Whether `RESET` was executed.
+    /// Whether `RESET` was executed, so that the session must be reset.
     pub is_reset: bool,
     /// Whether the client belongs to another tenant than before.
     pub has_moved: bool,
@@ -93,6 +93,6 @@ pub(in crate::resp) struct Usage {
     /// Data of the current batch, published at its end; the next field has the command counters.
     pub facts: BatchFacts,
     pub counted: Tallies,
-    /// The latest command.
+    /// The latest command, and its outcome.
     pub ran: ExecutedCommand,
 }
