@@ -43,8 +43,8 @@ pub fn unlock(
     Ok(Arc::new(EncryptedDirectory { inner: directory, keys }))
 }
 
-/// Wraps the keys of a directory under another master key, without encrypting anything else again. After a crash in
-/// between, one of the two master keys opens the directory, and the error for the other one says so.
+/// Changes the master key of a directory: encrypts the directory's keys under the new one, and nothing else again.
+/// After a crash in between, one of the two master keys opens the directory, and the error for the other one says so.
 ///
 /// # Errors
 /// Errors of [`unlock`] with the old key.
@@ -64,7 +64,7 @@ fn ring(directory: &dyn Directory) -> Result<Option<KeyRing>> {
     KeyRing::from_bytes(&bytes).map(Some).map_err(|error| within(directory, error))
 }
 
-/// Creates the keys of an empty directory, and stores them wrapped under the master key.
+/// Creates the keys of an empty directory, and stores them encrypted under the master key.
 fn begin(directory: &dyn Directory, master: &MasterKey, new: Option<Tier>) -> Result<KeyRing> {
     let names = directory.names().map_err(|error| failed(directory, "list", "files", &error))?;
     let others: Vec<&String> = names.iter().filter(|name| !is_of_keys(name)).collect();
@@ -139,7 +139,7 @@ impl DirectoryOver for EncryptedDirectory {
         &*self.inner
     }
 
-    /// Omits the file of the wrapped keys, which no other module uses.
+    /// Hides the file of the wrapped keys, which no other module uses, from listings.
     fn name_here(&self, below: String) -> Option<String> {
         (!is_of_keys(&below)).then_some(below)
     }

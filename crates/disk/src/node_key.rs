@@ -24,7 +24,7 @@ pub fn node_key(directory: &dyn Directory) -> Result<PrivateKey> {
     match directory.open(NODE_KEY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = PrivateKey::random()?;
-            // In a plain directory the key is in the clear on disk, so that copies of it in memory reveal no more.
+            // In a plain directory the key is unencrypted on disk, so copies of it in ordinary memory reveal no more.
             write_sealed(directory, NODE_KEY, FORMAT, key.bytes())?;
             return Ok(key);
         }

@@ -21,7 +21,7 @@ impl PartId {
 
     /// Returns the origin: the node that gave the id.
     pub fn origin(self) -> u16 {
-        // Cannot truncate: 16 bits are left.
+        // The cast cannot truncate, because only 16 bits are left after the shift.
         (self.0 >> COUNTER_BITS) as u16
     }
 

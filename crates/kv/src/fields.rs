@@ -70,7 +70,7 @@ impl Tables {
         }
         self.next = (self.next + 1) % count;
         let Some(table) = &mut self.tables[self.next] else { return false };
-        // If there is no memory to grow the index, it stays as it is.
+        // If there is no memory to grow the index, the index stays as it is, which is no error.
         table.tidy().unwrap_or(false) | table.compact()
     }
 }

@@ -22,7 +22,7 @@ impl HelperThreads for ScopedThreads {
             for _ in 1..threads {
                 match thread::Builder::new().spawn_scoped(scope, work) {
                     Ok(helper) => helpers.push(helper),
-                    // The system has no more threads; those that were started do the work.
+                    // The system cannot start another thread, so the threads that were started do all the work.
                     Err(_) => break,
                 }
             }

@@ -70,7 +70,7 @@ async fn a_client_that_does_not_read_stalls_only_itself() {
     }
     let rows: usize = run(&pool, &scan("t")).await.unwrap().iter().map(|b| b.num_rows()).sum();
     assert_eq!(rows, 600_000);
-    // The node holds none of the results as a whole.
+    // All 80 programs are still running, so the node does not hold their whole results in memory.
     assert_eq!(server.programs_running(), 80);
     drop(stuck);
     eventually("their programs end", || server.programs_running() == 0).await;

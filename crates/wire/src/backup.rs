@@ -5,7 +5,7 @@ use crate::request::{body, read};
 use bytes::Bytes;
 use farpool_model::{BackupFile, BackupFiles, Error, Result, limits};
 
-/// Encodes `BackupFiles`.
+/// Encodes the body of a `BackupFiles` message.
 pub(crate) fn write_files(files: &BackupFiles) -> Bytes {
     let file = |file: &BackupFile| body(&proto::BackupFile { name: file.name.clone(), bytes: file.bytes });
     body(&proto::BackupFiles { node: files.node, files: files.files.iter().map(file).collect() })
@@ -24,7 +24,7 @@ pub(crate) fn read_files(bytes: &Bytes) -> Result<BackupFiles> {
     Ok(BackupFiles { node, files: files.iter().map(file).collect::<Result<_>>()? })
 }
 
-/// Encodes `BackupRead`.
+/// Encodes the body of a `BackupRead` message.
 pub(crate) fn write_read(file: &str, offset: u64, bytes: u32) -> Bytes {
     body(&proto::BackupRead { file: file.to_string(), offset, bytes })
 }

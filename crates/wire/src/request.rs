@@ -52,7 +52,7 @@ pub enum Request {
     },
     /// Runs a prepared program. Answered like `Execute`, but with `Unchanged` in place of `Prepared`.
     ExecutePrepared {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
         /// A Substrait plan with conditions that are added to the program's filter.
         conditions: Option<Vec<u8>>,
@@ -122,7 +122,7 @@ pub enum Request {
     /// Changes the rows that a prepared program selects: updates them with the values that the program computes, or
     /// deletes them if it computes none. Answered by `Loaded`.
     ChangeRows {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
         /// Expected number of rows that the program selects. If it differs, nothing is changed.
         rows: u64,
@@ -165,7 +165,7 @@ pub enum Request {
     },
     /// Asks for the state of the pool.
     Status,
-    /// Asks for the programs that are running.
+    /// Asks for descriptions of the running programs.
     Queries,
     /// Cancels a running program, whichever connection it was requested on.
     CancelQuery {
@@ -176,7 +176,7 @@ pub enum Request {
     Backup,
     /// Reads a part of a file of the connection's backup.
     BackupRead {
-        /// Name of the file, as in `BackupFiles`.
+        /// Name of the file, as the answer to `Backup` lists it.
         file: String,
         /// Offset of the first byte.
         offset: u64,
@@ -186,7 +186,7 @@ pub enum Request {
     /// Asks for descriptions of column chunks in a prepared program's table version. Answered by an `OutlineList` with
     /// as many row groups as fit one message.
     Outlines {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
         /// Positions of columns of the table, ascending; at least one.
         columns: Vec<u32>,
@@ -199,7 +199,7 @@ pub enum Request {
     /// Asks for the values of column chunks in a prepared program's table version. Answered by `Unchanged`, a `Chunk`
     /// for each, and a `Receipt`.
     Fetch {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
         /// Positions of columns, as in `Outlines`.
         columns: Vec<u32>,

@@ -86,7 +86,8 @@ impl Log {
         while state.is_open() {
             self.ended.wait_for(&mut state, INTERVAL);
             if state.is_open() {
-                // Records that nobody waits for become durable, too.
+                // Makes the writer write records that nobody waits for, so that they become durable within a second,
+                // too.
                 state.is_awaited |= state.waiting_records > 0;
                 self.arrived.notify_one();
                 // A failed attempt leaves the previous mark, which is still correct, and is repeated a second later.

@@ -19,18 +19,18 @@ pub(super) struct DurableProgress {
 }
 
 impl KeyLog {
-    /// Returns the number of records appended since the log was created; see the documentation of the crate.
+    /// Returns the number of records that were appended since the log was created, durable or not.
     pub fn appended(&self) -> u64 {
         self.log.next_record()
     }
 
-    /// Returns the number of committed records, which at a single node is that of durable records; see the
-    /// documentation of the crate.
+    /// Returns the number of committed records: those that no failure can undo, so that replies that depend on them may
+    /// be sent. At a single node, these are the durable records.
     pub fn committed(&self) -> u64 {
         self.durable()
     }
 
-    /// Returns the number of records that are on this node's disk; see the documentation of the crate.
+    /// Returns the number of durable records: those that are on this node's disk, behind a sync.
     pub fn durable(&self) -> u64 {
         self.progress.borrow().durable
     }

@@ -82,7 +82,7 @@ impl Index {
         places.next().or_else(|| self.stash.any(random))
     }
 
-    /// Returns the address in a slot; `None` if the slot is free.
+    /// Returns the address of the entry in a slot of a bucket; `None` if the slot is free.
     fn place_in(&self, bucket: usize, slot: usize) -> Option<EntryAddress> {
         let slot = self.table.get(bucket).slot(slot);
         (!slot.is_empty()).then(|| slot.place())

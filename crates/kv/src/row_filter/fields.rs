@@ -22,7 +22,8 @@ pub(super) struct FieldRanges {
 const LANES: usize = 8;
 const LANE_BYTES: usize = size_of::<u32>();
 
-/// Minimum number of conditions for which comparing all lanes at once takes less time than comparing one by one.
+/// Minimum number of conditions for which comparing eight integers at once (SIMD) takes less time than comparing one by
+/// one.
 const LANES_LEAST: usize = 3;
 
 /// Adjacent 32-bit integers of a row that are compared at once.

@@ -13,7 +13,7 @@ pub(super) struct StreamDelivery {
 }
 
 impl StreamDelivery {
-    /// Returns the delivery on `stream`.
+    /// Creates the delivery of a result on `stream` of a connection, which it refers to weakly.
     pub fn new(connection: &Arc<Connection>, stream: u32) -> Self {
         StreamDelivery { connection: Arc::downgrade(connection), stream }
     }

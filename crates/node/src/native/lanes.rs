@@ -55,11 +55,11 @@ const WINDOW_BYTES: u64 = limits::STREAM_WINDOW_BYTES as u64;
 /// unless their stream has nothing queued.
 const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 
-/// An open stream: its work, and the messages queued on it.
+/// An open stream: the work in progress for it, and the queue of messages to be sent on it.
 struct Lane<W> {
     /// The work of the stream; `None` after it was given up and only the error is left to be sent.
     work: Option<W>,
-    /// Encrypts the answers, if the client requested sealed answers.
+    /// Encryptor of the answers; `None` unless the client requested sealed (end-to-end encrypted) answers.
     sealer: Option<Arc<Sealer>>,
     opened_ns: u64,
     queue: VecDeque<Queued>,
@@ -77,9 +77,9 @@ impl<W> Lane<W> {
         self.queue.front().is_some_and(|m| m.started || !m.metered || self.window.is_open())
     }
 
-    /// Returns whether the stream's program may make more rows. While the stream has no credit, or the connection is
-    /// crowded, only a stream with nothing queued has room. So each stream can make progress, and a client may read its
-    /// streams in any order.
+    /// Returns whether the stream's program may make more rows ("has room"). While the stream has no credit, or the
+    /// connection is crowded, only a stream with nothing queued has room. So each stream can make progress, and a
+    /// client may read its streams in any order.
     fn has_room(&self, crowded: bool) -> bool {
         let full = self.queue.len() >= limits::QUEUED_BATCHES_MAX || self.bytes_queued >= WINDOW_BYTES;
         self.queue.is_empty() || !(full || crowded || !self.window.is_open())

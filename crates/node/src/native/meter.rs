@@ -14,7 +14,7 @@ const NETWORK_BYTES_PER_S: f64 = 1.25e9;
 /// Minimum bytes of a measurement. Reason for 8 MiB: several times what the buffers of a socket accept at once.
 const SAMPLE_BYTES: usize = 8 << 20;
 
-/// The measured rate of one connection.
+/// The rate at which the socket of one connection accepts bytes, measured or estimated.
 #[derive(Debug)]
 pub(super) struct Meter {
     bytes_per_s: f64,

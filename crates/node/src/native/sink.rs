@@ -55,7 +55,8 @@ impl StreamSink {
         }
     }
 
-    /// Sends the messages that `make` returns; does nothing if the stream was closed.
+    /// Calls `make` and sends the messages that it returns; does nothing if the stream was closed. Stops the program if
+    /// `make` fails.
     fn send(&self, make: impl FnOnce() -> Result<Vec<Outgoing>>) {
         let outbox = &self.connection.outbox;
         if outbox.with(|lanes| lanes.work(self.stream).is_none()) {

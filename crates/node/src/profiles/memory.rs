@@ -18,7 +18,7 @@ struct MemoryWait {
     account: Account,
     /// The async runtime on which waits run; with `None`, waiting fails.
     runtime: Option<Handle>,
-    /// Callback that is called when a wait has ended.
+    /// Callback that tells the profile's task that a wait has ended.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<MemoryWaitState>,
 }

@@ -94,7 +94,7 @@ struct Streams {
     /// ends, tasks are woken in the order of their requests.
     open: BTreeMap<u32, Arc<Mailbox>>,
     last: u32,
-    /// Ids of streams that were dropped before their end. Frames of theirs that are still coming are discarded.
+    /// Ids of streams that were dropped before their end. Frames that still arrive on these streams are discarded.
     dropped: Vec<u32>,
     closed: Option<Closed>,
 }
