@@ -77,7 +77,7 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// Draws a random key.
+    /// Generates a random private key.
     ///
     /// # Errors
     /// Errors of [`Secret::random`].

@@ -99,8 +99,8 @@ pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
 pub(crate) fn x25519(private: &[u8; 32], public: &[u8; 32], out: &mut [u8; 32]) -> bool {
     // SAFETY: all three arrays have the 32 bytes of a key.
     let agreed = unsafe { lc::X25519(out.as_mut_ptr(), private.as_ptr(), public.as_ptr()) };
-    // Clears the errors that the library has added to its list for this thread, which would grow otherwise. SAFETY: the
-    // function has no preconditions.
+    // Clears the errors that the library has added to its list for this thread, which would grow otherwise.
+    // SAFETY: the function has no preconditions.
     unsafe { lc::ERR_clear_error() };
     agreed == OK
 }

@@ -116,7 +116,7 @@ impl<T> Locked<T> {
     /// secrets that protect data must be created in their slot instead.
     ///
     /// # Errors
-    /// As [`Slot::new`].
+    /// Errors of [`Slot::new`].
     pub fn new(value: T) -> Result<Locked<T>> {
         const { assert!(align_of::<T>() <= 64 && size_of::<T>() <= LARGE_BYTES) };
         let mut slot = Slot::new(size_of::<T>())?;

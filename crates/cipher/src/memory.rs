@@ -23,7 +23,7 @@ pub struct MessageTag {
 }
 
 impl MemoryCipher {
-    /// Draws a random key.
+    /// Creates a cipher with a new random key.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.

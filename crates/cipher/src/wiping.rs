@@ -25,12 +25,12 @@ pub struct Wiping<A>(pub A);
 // caller.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
         unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
         unsafe { self.0.alloc_zeroed(layout) }
     }
 
@@ -39,17 +39,17 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
             // SAFETY: the block has `layout.size()` bytes, and the caller does not use it any more.
             unsafe { wipe(pointer, layout.size()) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         if !WIPES.load(Ordering::Relaxed) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
             return unsafe { self.0.realloc(pointer, layout, new_size) };
         }
-        // Not left to `A`, because the block may move, and its old place must be overwritten. SAFETY: the caller
-        // promises that the new size is one with this alignment, and not zero.
+        // Not left to `A`, because the block may move, and its old place must be overwritten.
+        // SAFETY: the caller promises that the new size is one with this alignment, and not zero.
         let new = unsafe { self.0.alloc(Layout::from_size_align_unchecked(new_size, layout.align())) };
         if !new.is_null() {
             // SAFETY: two blocks that are at least as long as what is copied; the old one is not used after this.
@@ -66,7 +66,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
 ///
 /// SAFETY: the block must have `bytes` bytes, which nobody else uses.
 unsafe fn wipe(pointer: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
     unsafe { pointer.write_bytes(0, bytes) };
     // Prevents the compiler from leaving out the writes, because the memory is never read again.
     black_box(pointer);
@@ -85,7 +85,7 @@ mod tests {
     // SAFETY: all calls are passed on to the system's allocator; a freed block is copied before.
     unsafe impl GlobalAlloc for Keeping {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
             unsafe { System.alloc(layout) }
         }
 
@@ -93,7 +93,7 @@ mod tests {
             // SAFETY: the block has as many bytes, all of which the test has written.
             let bytes = unsafe { std::slice::from_raw_parts(pointer, layout.size()) }.to_vec();
             self.0.lock().push(bytes);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
             unsafe { System.dealloc(pointer, layout) }
         }
     }

@@ -34,7 +34,7 @@ impl KeyKind {
     const ALL: [KeyKind; 3] = [KeyKind::Directory, KeyKind::Tenant, KeyKind::Table];
 }
 
-/// The id of a wrapped key, drawn at random. It stays the same when the key is wrapped again.
+/// The id of a wrapped key, a random number. The id stays the same when the key is wrapped again under another key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WrappedKeyId([u8; ID_BYTES]);
 
@@ -67,7 +67,7 @@ pub struct WrappedKey {
 }
 
 impl WrappedKey {
-    /// Draws a random key and wraps it under the key `under`, whose id is `parent`.
+    /// Generates a random key and wraps (encrypts) it under the key `under`, whose id is `parent`.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory; `Internal` if the system provides no random bytes.

@@ -40,7 +40,7 @@ pub(crate) struct Blocks {
     pub codec: Codec,
     /// Index of the part in the order in which parts were added, from which nonces are made in an encrypted segment.
     pub place: u32,
-    /// Block table: stored length and check of each block; see the module documentation.
+    /// Block table: for each block its stored length and its check (a checksum or an authentication tag).
     pub table: Vec<u8>,
 }
 

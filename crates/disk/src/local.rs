@@ -243,7 +243,7 @@ impl File for LocalFile {
     }
 
     fn will_be_read(&self) {
-        // Best effort.
+        // An error is ignored, because reading ahead only saves time.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::WillNeed);
     }
 
@@ -264,7 +264,7 @@ impl File for LocalFile {
     }
 
     fn release(&self) {
-        // Best effort: otherwise the system frees the memory when it needs it.
+        // An error is ignored: without the advice, the system frees the memory of its cache when it needs it.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
     }
 }
@@ -276,7 +276,7 @@ fn read_direct(file: &fs::File, buffer: &mut [u8], offset: u64, bounce: &mut Vec
     let start = bounce.as_ptr().align_offset(PAGE_BYTES);
     let pages = bounce.get_mut(start..start + BOUNCE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
     let read = read_in_place(file, buffer, offset, pages)?;
-    // Also reads the rest after a short read.
+    // Reads the rest through the bounce buffer, also after a short read.
     read_through(file, &mut buffer[read..], offset + u64_from(read), pages)
 }
 

@@ -24,7 +24,7 @@ pub struct Faults {
     pub read_fails_after: Option<u64>,
 }
 
-/// A simulated directory; see the module documentation. Clones of the `Arc` share it.
+/// A directory in memory that simulates loss of power and failing devices. Clones of the `Arc` share it.
 #[derive(Debug)]
 pub struct SimulatedDirectory {
     state: Arc<Mutex<SimulatedState>>,

@@ -28,7 +28,7 @@ pub struct TableKey {
 }
 
 impl Keys {
-    /// Draws a random key for a tenant.
+    /// Generates a random key for a tenant.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.
@@ -48,7 +48,7 @@ impl Keys {
 }
 
 impl TenantKey {
-    /// Draws a random key for a table of this tenant.
+    /// Generates a random key for a table of this tenant.
     ///
     /// # Errors
     /// Errors of [`Keys::new_tenant`].

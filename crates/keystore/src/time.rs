@@ -11,7 +11,7 @@ use farpool_model::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The clock for all keys of a node; see the module documentation.
+/// The clock for all keys of a node, which never goes back.
 #[derive(Debug)]
 pub struct KeyTime {
     clock: Arc<dyn Clock>,

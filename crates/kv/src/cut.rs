@@ -25,8 +25,8 @@ use std::sync::Arc;
 /// some microseconds for 16 KiB, and the time of copying its bytes if it is larger.
 const STEP_NS: usize = 40_000;
 
-/// Estimated nanoseconds to read the header of an entry, and to pass on an entry that passed the filter, without its
-/// bytes.
+/// Estimated nanoseconds to read the header of an entry. The next constant is the estimate of passing on an entry that
+/// passed the filter, without copying its bytes.
 const ENTRY_NS: usize = 6;
 const COPY_NS: usize = 80;
 const BYTES_COPIED_PER_NS: usize = 2;

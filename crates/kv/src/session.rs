@@ -114,7 +114,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// The state of one client between commands; see the module documentation.
+/// The state of one client between commands: the selected space, queued commands, watched keys.
 #[derive(Debug, Default)]
 pub struct Session {
     space: SpaceId,
@@ -305,7 +305,8 @@ impl Session {
             Place::Session(SessionCommand::Select) => self.select(args, replies),
             Place::Session(SessionCommand::Unwatch) => self.unwatch_all(keyspace, replies, ran),
             Place::Session(SessionCommand::Watch) => self.watch(keyspace, (args, moment.now), replies, ran),
-            // Not reached, as the check above refuses such a command without an existing subcommand.
+            // Not reached, because the check above refuses a command of this kind unless the arguments name an existing
+            // subcommand.
             Place::Subcommands => Err(UNKNOWN.into()),
         }
     }

@@ -295,7 +295,8 @@ impl Table {
         let (was_expiring, stamp) = (old_entry.expiry().is_some(), old_entry.stamp());
         let least = if value.is_packed { value.room } else { value.bytes };
         let needed = entry_bytes(key.len(), least, is_expiring);
-        // Not in place if the expiry is added or removed, because that shifts the value within the slot.
+        // The entry is not changed in place if the expiry is added or removed, because that shifts the value within the
+        // slot.
         let stays = was_expiring == is_expiring && self.may_stay(old, needed);
         let place =
             if stays { old } else { self.slabs.allocate(entry_bytes(key.len(), value.room, is_expiring))? };

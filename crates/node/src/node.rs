@@ -130,7 +130,8 @@ impl Environment {
     }
 }
 
-/// A memory node: the server's state without its sockets; see the module documentation.
+/// A memory node: the server's state without its sockets, that is, the memory pool, the catalog of tables, the keys,
+/// the scheduler and the worker threads.
 pub struct Node {
     pool: Arc<Pool>,
     work: Arc<WorkMemory>,

@@ -74,7 +74,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
         self.behind()?.statistics(name, columns).await
     }
 
-    /// Asks how far the pool would carry out each operator of `program`, over a table with the columns of `schema`, and
+    /// Asks how far the pool would execute each operator of `program`, over a table with the columns of `schema`, and
     /// makes the pool keep the program. Runs nothing. As long as the returned handle is held, other programs may name
     /// the table version that it holds.
     ///
@@ -115,7 +115,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// Changes the rows that a prepared program selects: updates them with the values that the program computes for
     /// columns (named as in the table), or deletes them if it computes none. Either all rows are changed, or none. The
-    /// program must return rows, without a sort order or a limit, and the pool must be able to carry it out exactly;
+    /// program must return rows, without a sort order or a limit, and the pool must be able to execute it exactly;
     /// `rows` is the number of rows that it selects. Rows appended since the version that the program was prepared for
     /// stay as they are.
     ///

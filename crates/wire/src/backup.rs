@@ -11,7 +11,7 @@ pub(crate) fn write_files(files: &BackupFiles) -> Bytes {
     body(&proto::BackupFiles { node: files.node, files: files.files.iter().map(file).collect() })
 }
 
-/// Decodes `BackupFiles`.
+/// Decodes the body of a `BackupFiles` message.
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded, or a file name is not one that a data directory may contain.
@@ -29,7 +29,7 @@ pub(crate) fn write_read(file: &str, offset: u64, bytes: u32) -> Bytes {
     body(&proto::BackupRead { file: file.to_string(), offset, bytes })
 }
 
-/// Decodes `BackupRead`; returns the name of a file, an offset and a number of bytes.
+/// Decodes the body of a `BackupRead` message; returns the name of a file, an offset and a number of bytes.
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded; `OverLimit` for more bytes than one message may have.

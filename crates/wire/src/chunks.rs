@@ -65,7 +65,7 @@ pub(crate) fn write_image(image: &ChunkImage) -> Bytes {
     [&front[..], &image.data[..]].concat().into()
 }
 
-/// Decodes `Chunk`.
+/// Decodes the body of a `Chunk` message (a column chunk with its values).
 ///
 /// # Errors
 /// `Corrupt` if it is too short.
@@ -97,7 +97,7 @@ pub(crate) fn write_outlines(outlines: &Outlines) -> Bytes {
     })
 }
 
-/// Decodes `OutlineList`.
+/// Decodes the body of an `OutlineList` message (descriptions of column chunks).
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded.
@@ -115,8 +115,8 @@ pub(crate) fn write_outlines_request(handle: u32, columns: &[u32], first: u32, k
     Ok(body(&proto::OutlinesRequest { handle, columns: columns.to_vec(), first, known }))
 }
 
-/// Decodes `Outlines`; returns the handle of a prepared program, columns, the first row group, and the id of the list
-/// of row groups that the client knows.
+/// Decodes the body of an `Outlines` message; returns the handle of a prepared program, columns, the first row group,
+/// and the id of the list of row groups that the client knows.
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded; `Invalid` if there are no columns, or they are not in ascending order;
@@ -134,10 +134,11 @@ pub(crate) fn write_fetch(handle: u32, columns: &[u32], row_groups: &[u32]) -> R
     Ok(body(&proto::Fetch { handle, columns, row_groups }))
 }
 
-/// Decodes `Fetch`; returns the handle of a prepared program, columns and row groups.
+/// Decodes the body of a `Fetch` message; returns the handle of a prepared program, the positions of columns, and the
+/// positions of row groups.
 ///
 /// # Errors
-/// As [`read_outlines_request`], for the row groups as well.
+/// Errors of [`read_outlines_request`]; `Invalid` also for row groups that are not in ascending order.
 pub(crate) fn read_fetch(bytes: &Bytes) -> Result<(u32, Vec<u32>, Vec<u32>)> {
     let proto::Fetch { handle, columns, row_groups } = read(bytes)?;
     check_columns(&columns)?;

@@ -30,7 +30,7 @@ pub enum Request {
         /// The client's name and version, for logs.
         client: String,
     },
-    /// Asks how far the node would carry out each operator of this plan, and makes the node keep the prepared program.
+    /// Asks how far the node would execute each operator of this plan, and makes the node keep the prepared program.
     /// Answered by `Prepared`.
     Prepare {
         /// A Substrait plan.

@@ -78,7 +78,7 @@ pub enum Response {
     },
     /// A view; answers `CreateView`, and `Table` if the name is that of a view.
     View(View),
-    /// The request has been carried out; there is nothing else to say. The kind has the role [`Role::Done`].
+    /// The request was executed; the answer has no content. The kind of the message has the role [`Role::Done`].
     Done(FrameKind),
     /// Grants the client credit for more bytes of batches on the stream (see [`crate::flow`]).
     Credit {

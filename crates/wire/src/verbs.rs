@@ -21,7 +21,7 @@ pub enum Role {
     Control,
     /// Answers the request or the load on its stream.
     Answer,
-    /// Answers that the request has been carried out; has no body.
+    /// Says that the request was executed; has no body.
     Done,
 }
 
@@ -133,7 +133,8 @@ macro_rules! messages {
 messages! {
     /// Identifies the client; the first message of a connection, on stream 0.
     Hello = 1 => Greeting, NAMES_BYTES;
-    /// Asks how the node would carry out a plan (an encoded program), and makes the node keep the prepared program.
+    /// Asks how far the node would execute each operator of a plan (an encoded program), and makes the node keep the
+    /// prepared program.
     Prepare = 2 => Request, PLAN_BYTES, takes Prepare, by [Pool::prepare], answered [Prepared];
     /// Executes a plan (an encoded program), or a prepared program.
     Execute = 3 => Request, PLAN_BYTES, takes Execute, by [Pool::execute, Pool::execute_prepared],

@@ -6,9 +6,10 @@
 //! Example: a batch with 3 bytes of records takes one sector, 512 bytes, and the next batch begins at the next sector.
 //!
 //! In an encrypted directory the file header is authenticated with a key of its own, and the records of a batch are
-//! encrypted, with a seal in front of them. Each process that writes to the log draws its own salt: a process that
-//! rewrites a batch number after the first one was torn uses another key. The checksum of a batch covers the encrypted
-//! bytes, so that a torn batch (wrong checksum) is distinguished from a tampered one (right checksum, wrong tag).
+//! encrypted, with a seal in front of them. Each process that writes to the log generates its own salt, so that a
+//! process that uses a batch number again, after the first batch with this number was torn, encrypts with another key.
+//! The checksum of a batch covers the encrypted bytes, so that a torn batch (wrong checksum) is distinguished from a
+//! tampered one (right checksum, wrong tag).
 
 use crate::keys::{Keys, Nonce, Purpose, SEAL_BYTES, Seal, associated, cipher, decrypt, encrypt};
 use farpool_cipher::{Cipher, Salt, random_salt};
@@ -35,7 +36,7 @@ const NUMBERS_BYTES: usize = 48;
 /// The header of a file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
-    /// Random id of the log, drawn when the directory was created.
+    /// Random id of the log, generated when the log was created.
     pub log: u64,
     /// Sequence number of the first batch in the file. Batches are numbered consecutively over all files of a log.
     pub first_batch: u64,

@@ -114,7 +114,7 @@ impl Default for LogThresholds {
     }
 }
 
-/// The log of keys; see the module documentation.
+/// The write-ahead log of changes of keys, of all tenants, with its snapshots and threads.
 pub struct KeyLog {
     directory: Arc<dyn Directory>,
     log: Box<dyn ChangeLog>,

@@ -72,8 +72,8 @@ impl Context<'_, '_> {
         self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
         let definitions = spaces.to_bytes();
         self.resources.recorder.add(&Effect::Spaces { definitions: &definitions });
-        // Cannot need memory: a dropped space releases the memory of its compression dictionary, and a new one has no
-        // dictionary yet.
+        // Charging needs no further memory, so an error is ignored: a dropped space releases the memory of its
+        // compression dictionary, and a new one has no dictionary yet.
         self.keyspace.charge_packers(&spaces).ok();
     }
 

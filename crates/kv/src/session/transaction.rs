@@ -245,8 +245,8 @@ impl Session {
         // Noted before any return below: error replies and the null reply of a touched watch tell something about the
         // keys, too.
         self.recorded = self.recorded.max(resources.last_record());
-        // Safe, as a write to a watched key touches the watch under the lock of the key's shard, and this lock is held
-        // here.
+        // No write can follow this check before the commands are executed, because a write to a watched key touches the
+        // watch under the lock of the key's shard, which is held here.
         if self.watch.is_touched() || self.is_gone(keyspace, &mut resources, moment.now) {
             self.unwatch_taken(keyspace, &mut resources);
             replies.null_array();

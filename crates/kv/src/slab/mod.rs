@@ -54,7 +54,7 @@ use table::PageTable;
 /// The class number of entries that are too large for every size class; each has a page of its own.
 const LARGE: usize = CLASSES;
 
-/// The slab allocator for the entries of one space in one shard; see the module documentation.
+/// The slab allocator for the entries of one space in one shard: slots of a few sizes in slab pages of pool memory.
 #[derive(Debug)]
 pub struct Slabs {
     pool: Arc<Pool>,

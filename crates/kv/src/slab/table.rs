@@ -11,7 +11,7 @@ use std::mem::size_of;
 /// Estimated bytes that the pool itself needs to manage one slab page.
 const PIECE_METADATA_BYTES: usize = 128;
 
-/// The table of slab pages by id; see the module documentation.
+/// The table of the slab pages of an allocator by id, with a bitmap of the ids in use.
 #[derive(Debug, Default)]
 pub struct PageTable {
     pages: Vec<Option<Page>>,

@@ -62,7 +62,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         state: Mutex::new(state),
         outcome: Mutex::default(),
     };
-    // Safe, because rows that follow are put into the inbox by this thread, that is, after the task is set.
+    // No rows can arrive before the task is set, because this thread puts them into the inbox.
     inbox.set_task(connection.caller.submit_task(Arc::new(task)));
     Ok(())
 }

@@ -80,7 +80,7 @@ impl ResultPacker {
             self.packed.add(group.bytes_plain());
             return Ok(vec![message]);
         }
-        // Too large for one message, so the rows are sent as several plain batches.
+        // The encoded rows are too large for one message, so they are decoded and sent as several plain batches.
         let mut messages = Vec::new();
         for start in (0..group.rows).step_by(limits::BATCH_ROWS) {
             let rows = start..group.rows.min(start + limits::BATCH_ROWS);

@@ -175,7 +175,7 @@ fn keys_of<'a>(whole: &Args<'a>) -> Result<Vec<FlaggedKey<'a>>, Refusal> {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let flags = |flags: &'static str| match command.name {
-        // Only with the option `GET`, `SET` reads the old value.
+        // `SET` reads the old value only with the option `GET`.
         "set" if whole.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")) => {
             vec!["RW", "access", "update"]
         }

@@ -92,7 +92,7 @@ impl<L: Listener + 'static> Lanes<L> {
             return Err(socket);
         };
         lane.open.fetch_add(1, Ordering::Relaxed);
-        // Cannot fail, as the thread ends only after this sender is dropped.
+        // Sending cannot fail, because the serving thread ends only after this sender is dropped.
         drop(lane.arrivals.send(Arrival { socket, number }));
         Ok(())
     }

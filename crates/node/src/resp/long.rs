@@ -117,7 +117,7 @@ impl LongCommands {
         drop(line);
         self.come.notify_one();
         if is_wanting && let Err(error) = self.add_thread() {
-            // Not an error: the existing threads execute the command later.
+            // Failing to start a thread is no error, because the existing threads execute the command later.
             tracing::debug!(%error, "no further thread for long commands");
         }
         Some(place)

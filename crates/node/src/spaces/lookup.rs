@@ -46,7 +46,7 @@ fn key(literal: &Literal, space: &SpaceTable) -> Option<Vec<u8>> {
         (Value::Bytes(bytes), _) => bytes.clone(),
         (Value::Bool(value), DataType::Boolean) => vec![u8::from(*value)],
         (Value::Int(value), _) => value.to_le_bytes()[..space.rows.as_ref()?.key().kind.width()?].to_vec(),
-        // Equal floats can have several texts, and so keys.
+        // Equal floats can have several texts, so a float does not name a single key.
         _ => return None,
     };
     match &space.rows {

@@ -176,7 +176,7 @@ impl Connection {
     /// of the program's preparation, which encrypted answers must be bound to.
     ///
     /// # Errors
-    /// As [`Connection::open`].
+    /// Errors of [`Connection::open`].
     pub fn open_bound(
         self: &Arc<Self>,
         request: &Request,

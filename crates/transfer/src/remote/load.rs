@@ -25,8 +25,8 @@ use futures::stream::Fuse;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Generates the ids of loads: keyed hashes of a counter. Each client draws a hash key of its own, so that the ids of
-/// different clients do not collide.
+/// Generates the ids of loads: keyed hashes of a counter. Each client generates a random hash key of its own, so that
+/// the ids of different clients do not collide.
 #[derive(Debug)]
 pub(super) struct LoadIds {
     key: [u64; 2],

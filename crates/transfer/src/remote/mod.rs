@@ -88,7 +88,7 @@ impl RemotePool {
     /// memory for results.
     ///
     /// # Errors
-    /// As [`RemotePool::connect`].
+    /// Errors of [`RemotePool::connect`].
     pub async fn connect_through(
         connector: Arc<dyn Connector>,
         url: &PoolUrl,
@@ -151,7 +151,7 @@ impl RemotePool {
         ask(&self.connection().await?, request, doing).await
     }
 
-    /// Sends a request whose answer has no content but that it was carried out, and waits for the answer.
+    /// Sends a request whose answer only confirms that the request was executed, and waits for the answer.
     async fn command(&self, request: &Request, doing: &'static str) -> Result<()> {
         match self.ask(request, doing).await? {
             Response::Done(_) => Ok(()),

@@ -28,7 +28,7 @@ pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
 /// must be bound to; `None` if answers are not encrypted.
 ///
 /// # Errors
-/// As [`answers`].
+/// Errors of [`answers`].
 pub(super) async fn bound_answers(channel: &mut Channel) -> Result<(Prepared, Option<Digest>)> {
     let message = channel.receive().await?;
     let bound = channel.opener().map(|opener| opener.bind(&message));

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use prost::Message;
 
-/// The empty body of the messages `Cancel`, `Queries`, `LoadEnd` and `Status`, and of answers which only say that a
-/// request has been carried out.
+/// The empty body of the messages `Cancel`, `Queries`, `LoadEnd` and `Status`, and of answers that only say that a
+/// request was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Empty {}
 

@@ -37,9 +37,9 @@ impl Host for Client {
 
     fn is_long(&self, command: HostCommand, args: &Args<'_>) -> bool {
         match command {
-            // Long, because it locks all shards.
+            // `CONFIG SET` counts as long, because it locks all shards.
             HostCommand::ConfigSet => true,
-            // Long if the patterns take long to compile and match.
+            // `CONFIG GET` counts as long if its patterns take long to compile and match.
             HostCommand::ConfigGet => is_long_pattern(&args[2..], config::SETTINGS),
             HostCommand::CommandList => is_long_pattern(&args[2..], COMMANDS.len()),
             HostCommand::ClientKill
