@@ -1,4 +1,5 @@
-//! Test vectors of RFC 9180, appendix A.1, and messages that a receiver must refuse.
+//! Tests of hybrid public key encryption (HPKE) with the test vectors of RFC 9180, appendix A.1, and with messages that
+//! a receiver must refuse.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! System calls: locked memory, and commands that are waited for and killed.
+//! System calls: mapping locked memory (never swapped out), waiting for the output of a command with a time limit, and
+//! killing a command.
 
 #![expect(unsafe_code, reason = "these are system calls")]
 

@@ -25,19 +25,19 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// Opens an existing file for reading and writing.
     ///
     /// # Errors
-    /// `NotFound`, or errors of the file system.
+    /// `NotFound` if there is no such file; otherwise errors of the file system.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
     /// Renames a file, atomically replacing an existing file of the new name.
     ///
     /// # Errors
-    /// `NotFound`, or errors of the file system.
+    /// `NotFound` if there is no such file; otherwise errors of the file system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file. Open handles stay usable.
     ///
     /// # Errors
-    /// `NotFound`, or errors of the file system.
+    /// `NotFound` if there is no such file; otherwise errors of the file system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Returns the names of all files, sorted.

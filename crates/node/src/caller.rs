@@ -187,7 +187,7 @@ impl Caller {
     /// Returns the statistics of these columns of a table as far as they have been computed.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for a column that the table does not have.
+    /// `NotFound` if there is no such table; `Invalid` for a column that the table does not have.
     pub fn known_statistics(&self, name: &TableName, columns: &[usize]) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
         self.node
@@ -200,7 +200,7 @@ impl Caller {
     /// threads that it starts, so this is for a node inside an engine's process.
     ///
     /// # Errors
-    /// `NotFound`; `OverLimit` when the pool has no room for the profile.
+    /// `NotFound` if there is no such table; `OverLimit` when the pool has no room for the profile.
     pub fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
         self.node.catalog().statistics(&self.tenant, name).map_err(|error| self.of_space(name, error))
@@ -210,7 +210,7 @@ impl Caller {
     /// passes it to the workers by [`Caller::submit_statistics`].
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if there is no such table.
     pub(crate) fn await_statistics(&self, name: &TableName) -> Result<AwaitedStatistics> {
         self.check(Verb::Statistics)?;
         let awaited = self.node.catalog().await_statistics(&self.tenant, name, self.waker());
@@ -260,7 +260,7 @@ impl Caller {
     /// Returns the newest version of a table and its data, for a program to read.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if there is no such table.
     pub fn source(&self, name: &TableName) -> Result<(Version, Arc<Table>)> {
         self.check(Verb::Prepare)?;
         self.node.catalog().get(&self.tenant, name).or_else(|error| self.space_source(name).ok_or(error))
@@ -497,7 +497,7 @@ impl Caller {
     /// Drops a table. Programs that are reading it run to their end.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if there is no such table.
     pub fn drop_table(&self, name: &TableName) -> Result<Commit<()>> {
         self.check(Verb::Drop)?;
         let dropped = self.node.catalog().drop_table(&self.tenant, name);
@@ -507,7 +507,7 @@ impl Caller {
     /// Does the same as [`Caller::drop_table`] for a table of `tenant`.
     ///
     /// # Errors
-    /// `NotFound`; `Denied` if the caller's right does not reach other tenants.
+    /// `NotFound` if `tenant` has no such table; `Denied` if the caller's right does not reach other tenants.
     pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
         self.check_reach(tenant, Verb::Drop, Verb::DropOfAll)?;
         self.node.catalog().drop_table(tenant, name)
@@ -525,7 +525,7 @@ impl Caller {
     /// Drops a view of `tenant`; of the caller's tenant if `tenant` is `None`.
     ///
     /// # Errors
-    /// `NotFound`; `Denied` for another tenant if the caller's right does not reach it.
+    /// `NotFound` if there is no such view; `Denied` for another tenant if the caller's right does not reach it.
     pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<Commit<()>> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
@@ -557,7 +557,7 @@ impl Caller {
     /// Returns the state of the node. Other tenants are included only if the caller's right reaches them.
     ///
     /// # Errors
-    /// `Denied`.
+    /// `Denied` if the caller's right does not include this request.
     pub fn status(&self) -> Result<Status> {
         self.check(Verb::Status)?;
         Ok(match Verb::StatusOfAll.check(self.right) {
@@ -570,7 +570,7 @@ impl Caller {
     /// caller's right reaches them.
     ///
     /// # Errors
-    /// `Denied`.
+    /// `Denied` if the caller's right does not include this request.
     pub fn queries(&self) -> Result<Vec<QueryInfo>> {
         self.check(Verb::Queries)?;
         let tenant = Verb::QueriesOfAll.check(self.right).is_err().then_some(&self.tenant);

@@ -120,7 +120,7 @@ pub(crate) fn write_outlines_request(handle: u32, columns: &[u32], first: u32, k
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded; `Invalid` if there are no columns, or they are not in ascending order;
-/// `OverLimit`.
+/// `OverLimit` if there are more columns than a table may have.
 pub(crate) fn read_outlines_request(bytes: &Bytes) -> Result<(u32, Vec<u32>, u32, u64)> {
     let proto::OutlinesRequest { handle, columns, first, known } = read(bytes)?;
     check_columns(&columns)?;

@@ -332,7 +332,7 @@ impl Request {
     ///
     /// # Errors
     /// `Corrupt` if the body cannot be decoded; `Invalid` if clients do not send messages of this kind, if rows come
-    /// without a load, or if a part is not valid; `OverLimit`.
+    /// without a load, or if a part is not valid; `OverLimit` if a part is larger than its limit.
     pub fn decode(message: &Message, load_schema: Option<&SchemaRef>) -> Result<Request> {
         if !message.kind.is_from_client() {
             return Err(Error::invalid(format!("a client does not send {}", message.kind.name())));

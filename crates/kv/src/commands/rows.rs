@@ -1,4 +1,4 @@
-//! Commands on rows, that is, on hashes in named spaces with a schema.
+//! Commands on rows, that is, on hashes in named spaces (namespaces of keys) with a schema.
 
 use super::{Args, Context, Done, KeyHandle, Refusal, WRONG_TYPE};
 use crate::entry::Kind;

@@ -1,4 +1,4 @@
-//! Commands tested by the bytes of their replies.
+//! Tests of the commands of the Redis protocol, by the bytes of their replies.
 
 mod models;
 mod orders;

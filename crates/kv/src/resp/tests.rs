@@ -1,4 +1,5 @@
-//! Tests of requests: all ways to split them, errors, limits, and the cost of parsing.
+//! Tests of the parser of requests of the Redis protocol: all ways to split the bytes into packets, errors, limits, and
+//! the cost of parsing.
 
 mod numbers;
 mod replies;

@@ -1,4 +1,4 @@
-//! Schemas of spaces whose values are rows: columns and their types.
+//! Schemas of named spaces (namespaces of keys) whose values are rows: the names and types of the columns.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::{Error, Result, limits, schema};

@@ -1,4 +1,5 @@
-//! Sources of connections: TCP, or a channel of sockets for tests and simulations.
+//! Sources of incoming connections for the servers of all protocols: a TCP listener, or a channel of sockets for tests
+//! and simulations.
 
 use farpool_wire::Socket;
 use std::io;

@@ -1,4 +1,5 @@
-//! Tests of access files, of the error for each mistake, and of token checks.
+//! Tests of access control: parsing access files (tokens and limits of tenants), the error for each mistake in a file,
+//! and checking tokens.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! A certificate authority of the test run, and certificates signed by it.
+//! Certificates for tests of TLS: a certificate authority that is created for the test run, and certificates that it
+//! signs.
 
 use farpool_transfer::ClientTls;
 use farpool_wire::ServerTls;

@@ -1,4 +1,5 @@
-//! A node on a port of its own, small tables, and programs for the tests.
+//! Shared parts of the node's integration tests: a node on a TCP port of its own, small tables to load, and programs
+//! (pushed-down queries) over them.
 
 mod certificates;
 mod local;

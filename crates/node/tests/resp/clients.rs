@@ -1,4 +1,5 @@
-//! Tests of `CLIENT LIST`, `KILL` and `PAUSE`, and of the counters of `INFO`.
+//! Tests of the commands `CLIENT LIST`, `CLIENT KILL` and `CLIENT PAUSE` of the Redis protocol, and of the counters
+//! that `INFO` reports.
 
 use super::*;
 

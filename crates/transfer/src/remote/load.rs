@@ -236,7 +236,8 @@ impl RemotePool {
     /// request has not arrived at the node yet, asking prevents it from beginning later.
     ///
     /// # Errors
-    /// `Busy` if too many requests wait for this outcome at once; `Denied`.
+    /// `Busy` if too many requests wait for this outcome at once; `Denied` if the client's right does not include
+    /// loads; errors of the connection.
     pub async fn load_outcome(&self, id: LoadId) -> Result<LoadOutcome> {
         let connection = self.connection().await?;
         match ask(&connection, &Request::LoadOutcome { id }, "it told the outcome of a load").await? {

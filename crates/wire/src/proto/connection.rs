@@ -1,4 +1,5 @@
-//! Message bodies about the connection: the handshake, credit (flow control), sealed (encrypted) requests and errors.
+//! Bodies of messages, as protocol buffers, about the connection: the handshake, credit (flow control), sealed
+//! (encrypted) requests and errors.
 
 use bytes::Bytes;
 use prost::Message;

@@ -1,4 +1,4 @@
-//! Message bodies about loads and changes of rows, and their outcomes.
+//! Bodies of messages, as protocol buffers, about loads and changes of rows, and their outcomes.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};

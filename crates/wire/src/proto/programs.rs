@@ -1,5 +1,5 @@
-//! Message bodies about programs: plans, answers, receipts (execution statistics), and column chunks that clients
-//! cache.
+//! Bodies of messages, as protocol buffers, about programs: plans, answers, receipts (execution statistics), and column
+//! chunks that clients cache.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};

@@ -1,4 +1,5 @@
-//! Tests that sealed (encrypted) answers can be opened, and nothing else can.
+//! Tests of sealed answers (answers encrypted end to end for one request): the client can decrypt them, and refuses
+//! answers that were changed, reordered, or made by another node or for another request.
 
 use super::*;
 use crate::message::Assembler;
