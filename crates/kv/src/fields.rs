@@ -333,8 +333,8 @@ impl Table {
         Ok(added.len())
     }
 
-    /// Makes the value of `key` a large hash with the table of fields `table`, which must be `Some` and is replaced by
-    /// `None`.
+    /// Makes the value of `key` a large hash whose fields are those of the table in `table`, which must be `Some`;
+    /// takes the table out of it.
     ///
     /// # Errors
     /// Errors of [`Table::put`]; `table` is then put back.

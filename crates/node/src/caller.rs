@@ -114,8 +114,8 @@ impl Caller {
     /// Returns descriptions of the tenant's tables, including spaces of keys, sorted by name.
     ///
     /// # Errors
-    /// `Denied` if the caller's right (such as read, write or admin) does not include it. Every method that begins with
-    /// `check` has this error.
+    /// `Denied` if the caller's right (such as read, write or admin) does not include it. Every method that checks the
+    /// caller's right has this error.
     pub fn tables(&self) -> Result<Vec<TableInfo>> {
         self.check(Verb::Describe)?;
         let mut tables = self.node.catalog().tables(&self.tenant);

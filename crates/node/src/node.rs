@@ -107,7 +107,8 @@ pub struct Environment {
     pub disk_threads: bool,
     /// Makes allocations in the pool fail, for simulations.
     pub failures: Option<Arc<dyn Failures>>,
-    /// Creates the log of changes of tables on top of the log in the data directory.
+    /// Function that makes the log of changes of tables from the log in the data directory: the log itself or, with
+    /// replicas, a log that replicates it.
     pub log_over: LogOver,
 }
 

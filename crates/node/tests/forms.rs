@@ -21,7 +21,7 @@ fn below(limit: i64) -> Program {
     Program { filter: Some(filter), ..scan("t") }
 }
 
-/// Executes a program; returns the ids of the rows and other column values as text, sorted, and the receipt (execution
+/// Executes a program over all columns; returns the ids of the rows as text, sorted, and the receipt (execution
 /// statistics).
 async fn rows(pool: &RemotePool, program: &Program) -> (Vec<String>, Receipt) {
     let mut execution = pool.execute(program, 3).await.unwrap();

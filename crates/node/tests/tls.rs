@@ -149,7 +149,8 @@ async fn who_begins_with_tls_and_stops_keeps_nobody_waiting() {
 async fn a_connection_that_is_cut_is_an_error_that_says_so() {
     let server = encrypted().await;
     load(&server.connect().await, "t", LoadMode::Create, 200_000).await.unwrap();
-    // Forwards what the node sends up to some byte within the rows, and then closes the connection in order.
+    // A proxy that forwards what the node sends up to some byte within the rows, and then closes the TCP connection, as
+    // an attacker could. The client must not take that for the end of the result.
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("farpools://{}", proxy.local_addr().unwrap());
     let node = server.address;

@@ -85,7 +85,7 @@ pub struct Log {
     state: Mutex<LogState>,
     /// Result of [`Log::room`], cached so that it takes no lock.
     room: AtomicU64,
-    /// Notified when the writer has been returned to the state, or has failed.
+    /// Notified when a thread that writes has put the writer back into the state, or has failed.
     changed: Condvar,
     /// Notified when a record is appended, and when [`Log::write_next`] must return.
     arrived: Condvar,

@@ -36,11 +36,11 @@ const DICTIONARY_BYTES_LEAST: usize = 64;
 /// A codec (compression algorithm) for the values of a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// LZ4, with a dictionary.
+    /// LZ4, with a dictionary of sample values.
     Lz4,
-    /// DEFLATE: smallest for long values, slowest.
+    /// DEFLATE: gives the fewest bytes for long values, and takes the most time.
     Deflate,
-    /// FSST: fastest for short values.
+    /// FSST: takes the least time for short values.
     Fsst,
 }
 

@@ -8,11 +8,11 @@ use super::{ParseError, Parsed};
 pub(super) enum Token<'a> {
     /// An unquoted name (of a column, or of a type such as `u32`), or a keyword.
     Word(&'a str),
-    /// A name in double quotes, unquoted.
+    /// A name in double quotes, here without the quotes.
     Name(String),
-    /// A string in single quotes, unquoted.
+    /// A string in single quotes, here without the quotes.
     Text(String),
-    /// Bytes in hexadecimal digits.
+    /// Bytes written as hexadecimal digits, as in `x'00ff'`.
     Hex(Vec<u8>),
     /// Digits, optionally with a point and an exponent.
     Number(&'a str),

@@ -252,7 +252,8 @@ impl<'a> Parser<'a> {
         self.columns.column(word, false, start).map(Operand::Column)
     }
 
-    /// Parses `@0` after the name of a type.
+    /// Parses the offset after the name of a number type, as `@0` in `u32@0`; returns the operand, a number at this
+    /// offset of the value.
     fn number_at(&mut self, name: &str, start: usize) -> Parsed<Operand> {
         let number_type = NumberType::of_name(&name.to_ascii_lowercase()).ok_or_else(|| {
             ParseError::new(start, format!("{} is no type of a number in a value", brief(name)))
@@ -267,7 +268,7 @@ impl<'a> Parser<'a> {
         Ok(Operand::Number(number_type, offset))
     }
 
-    /// Parses `[4:8]` after `bytes`.
+    /// Parses the bounds after `bytes`, as in `bytes[4:8]`; returns the operand, a range of bytes of the value.
     fn slice(&mut self) -> Parsed<Operand> {
         self.advance()?;
         let start = self.offset()?;
@@ -318,7 +319,7 @@ impl<'a> Parser<'a> {
         Ok(constant)
     }
 
-    /// Parses `(…, …)` after `in`.
+    /// Parses the list of constants in parentheses after `in`; returns the condition that `left` equals one of them.
     fn listed(&mut self, left: &Operand, is_negated: bool) -> Parsed<Predicate> {
         self.expect("(")?;
         let (mut literals, mut parts) = (Vec::new(), Vec::new());

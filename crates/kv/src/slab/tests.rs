@@ -70,7 +70,8 @@ fn memory_returns_to_the_pool() {
     let places: Vec<_> = (0..50_000).map(|n| slabs.allocate(64 + n % 900).unwrap()).collect();
     assert!(pool.usage().bytes_used > 16 << 20);
     places.into_iter().for_each(|place| slabs.free(place));
-    // One page stays: that of the class that lost its last entry most recently, of the smallest page size.
+    // At most one page stays: that of the class that lost its last entry most recently, if it has the size of a class's
+    // first page.
     assert!(slabs.usage().pages_bytes <= 4096, "{:?}", slabs.usage());
     assert!(pool.usage().bytes_used <= PAGE_BYTES as u64);
     slabs.trim();

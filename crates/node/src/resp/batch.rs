@@ -248,7 +248,7 @@ mod tests {
         Keyspace::new(&pool, &farpool_model::TenantName::default(), [3; 16], 4)
     }
 
-    /// Requests with many and with long arguments, all of them complete: each call parses a part.
+    /// Parses complete requests with many or with long arguments, of which each call must parse only a part.
     #[test]
     fn a_call_parses_no_more_than_a_step() {
         let keys = keys();

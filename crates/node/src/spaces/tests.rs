@@ -385,7 +385,8 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
         let program = Program { table, output, ..program(Some(filter)) };
         run(&caller, &prepared(&caller, &program))
     };
-    // The invalid value is in a row that the condition on the key drops, so it is not examined.
+    // The row with the invalid value does not match the pattern and is dropped in place, so its value is not examined
+    // further.
     assert_eq!(of(like("te%"), &[0, 1]).unwrap(), (1, 2));
     for columns in [&[0, 1][..], &[0]] {
         assert_eq!(of(like("%text"), columns).unwrap_err().kind, ErrorKind::Invalid);

@@ -160,7 +160,7 @@ async fn one_client_too_many_is_told_as_redis_tells_it() {
     let mut first = client_of(&closed, "anns").await;
     let mut second = closed.connect().await;
     second.ask("AUTH anns", "-ERR max number of clients reached\r\n").await;
-    // A connected client may authenticate again.
+    // A node with the maximum number of clients still lets a connected client authenticate again.
     first.ask("AUTH anns-next", "+OK\r\n").await;
     first.ask("PING", "+PONG\r\n").await;
 }

@@ -125,7 +125,7 @@ const WORST: &[(&str, Expected)] = &[
     ("TTL big", Step),
     ("TYPE big", Step),
     ("UNLINK none *", Long),
-    // Commands that the session itself executes.
+    // Commands that the session or its host executes.
     ("WATCH none *", Long),
     ("PING *", Long),
 ];
