@@ -23,7 +23,7 @@ const SMALL_BYTES: usize = 64;
 const LARGE_BYTES: usize = 1024;
 const REGION_BYTES: usize = 16 << 10;
 
-/// Free slots of each size.
+/// The free slots of locked memory, by size class (small and large).
 static FREE: [Mutex<Vec<Start>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
 
 /// Address of the first byte of a free slot.

@@ -31,9 +31,9 @@ const FORMS: &str = "32 bytes (openssl rand 32), or 64 hexadecimal digits (opens
 /// Source of a master key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// A file that only its owner may read.
+    /// A file with the key, which only its owner may read.
     File(PathBuf),
-    /// The name of an environment variable that has 64 hexadecimal digits.
+    /// The name of an environment variable whose value is the key, as 64 hexadecimal digits.
     Variable(String),
     /// A command for `sh -c` that prints the key on its standard output.
     Command(String),

@@ -34,7 +34,7 @@ pub struct SimulatedDirectory {
 struct SimulatedState {
     /// Contents of the files, by file number. A file keeps its number when it is renamed.
     files: BTreeMap<u64, Contents>,
-    /// Names as calls see them, and names as of the last sync.
+    /// Files by name, as calls see them. The next field has the names as of the last sync of the directory.
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
     files_made: u64,

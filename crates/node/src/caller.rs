@@ -72,8 +72,8 @@ impl Caller {
         }
     }
 
-    /// Sets the timeout of each request of this caller; `None` for none. This type does not enforce it; the protocol
-    /// that serves the caller does.
+    /// Sets the timeout of each request of this caller; `None` for none. The protocol that serves the caller enforces
+    /// the timeout; this type only stores it.
     #[must_use]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
         Caller { timeout, ..self }

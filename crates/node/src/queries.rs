@@ -24,15 +24,16 @@ pub(crate) struct Queries {
 /// The identity of a client, to be shown in lists of programs and used for sealed (end-to-end encrypted) answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// Name of its access token; `None` if it has none.
+    /// Name of the client's access token; `None` if the client has none.
     pub token: Option<String>,
-    /// Name that the client gave itself; not verified.
+    /// Name that the client has given itself in its hello; not verified.
     pub client: String,
     /// Network address from which the client has connected.
     pub peer: String,
-    /// Key derived from its token, with which this node authenticates its answers; not for display.
+    /// Key derived from the client's token, with which the node authenticates sealed (encrypted) answers; not for
+    /// display.
     pub token_key: Option<Arc<TokenKey>>,
-    /// Digest of its token, which sealed answers are bound to; not for display.
+    /// Digest of the client's token, which sealed (encrypted) answers are bound to; not for display.
     pub shown: Digest,
 }
 

@@ -7,7 +7,7 @@ use farpool_model::{Error, Result};
 use std::num::NonZero;
 use std::thread;
 
-/// Starts helper threads for each call and joins them at its end.
+/// Starts helper threads at the beginning of each call and joins them at the end of the call.
 #[derive(Debug)]
 pub(crate) struct ScopedThreads;
 

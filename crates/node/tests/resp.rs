@@ -224,7 +224,7 @@ async fn tokens_say_whose_keys_a_client_sees_and_whether_it_may_change_them() {
     ann.ask("DISCARD", "+OK\r\n").await;
     ann.ask("AUTH bobs", "+OK\r\n").await;
     ann.ask("GET a", "$-1\r\n").await;
-    // Removing a token closes its connections.
+    // Removing a token closes the connections that were authenticated with it.
     redis.node.set_access(Access::of_nobody().with_token("bobs", tenant("bob"), Right::Admin));
     assert!(reader.end().await.starts_with("-NOAUTH "), "it is told");
     bob.ask("GET a", "$-1\r\n").await;

@@ -27,7 +27,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::Load => load(pool, table, LoadMode::Append, 1).await.map(drop),
         Verb::LoadOutcome => pool.load_outcome(LoadId(1)).await.map(drop),
         Verb::Alter => {
-            // Renamed to its own name, so that the next caller finds it.
+            // The table is renamed to the name that it has, so that the next caller finds it.
             let change = TableChange::Rename(name(table));
             pool.alter_table(&name(table), &[change]).await.map(drop)
         }

@@ -59,7 +59,7 @@ pub enum Request {
         /// The form of the result's rows, as in `Execute`.
         results: ResultForm,
     },
-    /// Stops the work of the stream, and releases the program that was prepared on it.
+    /// Cancels the request or load on the stream, and releases the program that was prepared on it.
     Cancel,
     /// Grants the node credit for more bytes of batches on the stream (see [`crate::flow`]).
     Credit {
@@ -116,7 +116,7 @@ pub enum Request {
     AlterTable {
         /// Name of the table.
         table: TableName,
-        /// The changes in their order. Either all are made, or none.
+        /// The changes, in the order in which they are made. Either all are made, or none.
         changes: Vec<TableChange>,
     },
     /// Changes the rows that a prepared program selects: updates them with the values that the program computes, or

@@ -139,7 +139,7 @@ messages! {
     /// Executes a plan (an encoded program), or a prepared program.
     Execute = 3 => Request, PLAN_BYTES, takes Execute, by [Pool::execute, Pool::execute_prepared],
         answered [Prepared, Unchanged] then [Batch, Parcel, Receipt];
-    /// Stops the work of this stream.
+    /// Cancels the request or load on this stream, and releases the program that was prepared on it.
     Cancel = 4 => Control, NUMBERS_BYTES;
     /// Grants the peer credit to send more bytes of rows on this stream (flow control). Sent by clients and nodes.
     Credit = 5 => Control, NUMBERS_BYTES;

@@ -265,7 +265,7 @@ pub(super) fn record_bytes(length: usize) -> usize {
     4 + length
 }
 
-/// Appends a record with its length to a payload.
+/// Appends a record, preceded by its length, to the payload of a batch.
 pub(super) fn push_record(payload: &mut Vec<u8>, record: &[u8]) {
     payload.extend_from_slice(&u32_checked(record.len()).to_le_bytes());
     payload.extend_from_slice(record);

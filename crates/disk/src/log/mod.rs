@@ -80,7 +80,7 @@ pub struct Log {
     /// Random id of the log.
     number: u64,
     directory: Arc<dyn Directory>,
-    /// Size of each file in bytes.
+    /// Number of bytes of each file of the log, reserved when the file is created.
     file_bytes: u64,
     state: Mutex<LogState>,
     /// Result of [`Log::room`], cached so that it takes no lock.

@@ -119,7 +119,7 @@ pub(crate) fn is_long_command(
     (space, now): (SpaceId, u64),
 ) -> bool {
     let work = match command.work {
-        // The replies of these commands are limited in short mode.
+        // The work of these commands is in their replies, whose size is limited in short mode.
         WorkBasis::Arguments | WorkBasis::Field | WorkBasis::StringInReply | WorkBasis::ValueInReply => {
             return false;
         }

@@ -24,7 +24,7 @@ pub enum SlotState {
     Reclaimable,
 }
 
-/// The list of its class that a page is in, if any.
+/// The list of pages with free slots that a page is in, if it is in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListMembership {
     /// The page is in the list with this number.

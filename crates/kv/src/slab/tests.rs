@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Allocates an entry of each size.
+/// Allocates a slot for each of `sizes`; returns the addresses.
 fn allocate_all(slabs: &mut Slabs, sizes: impl IntoIterator<Item = usize>) -> Vec<EntryAddress> {
     sizes.into_iter().map(|bytes| slabs.allocate(bytes).unwrap()).collect()
 }

@@ -248,7 +248,7 @@ impl Connection {
                     turn = Turn::new();
                 }
             }
-            // Sends answers made on this thread before it waits for more bytes.
+            // Sends the answers that this thread has queued, before the thread waits for more bytes.
             self.outbox.flush();
             let unread = if buffer.is_empty() { 0 } else { buffer.capacity() };
             let incomplete = assembler.bytes_held() + unread;

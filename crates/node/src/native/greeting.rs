@@ -41,7 +41,7 @@ pub(super) struct Client {
     pub pass: AccessPass,
     /// Bytes that were received after the hello.
     pub received: BytesMut,
-    /// Counts the connection until it is dropped.
+    /// Guard that counts the connection as one of its tenant until it is dropped.
     pub guard: ConnectionGuard,
 }
 

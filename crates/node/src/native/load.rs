@@ -148,13 +148,13 @@ enum Step {
     KeepUp(Arc<ProfileWait>),
     Commit(Box<OpenLoad>),
     Append(Arc<Append>),
-    /// Answer the client with this outcome.
+    /// Answer the client with this outcome of the load.
     Answer(Result<TableInfo>),
     /// Answer the client with the outcome of the first load with this id.
     Repeat(Arc<RepeatedLoad>),
     /// The client cancelled the load or disconnected: drop what was loaded.
     Abandon(LoadPhase),
-    /// Nothing, because other workers do what is left.
+    /// Do nothing, because other workers do what is left.
     Nothing,
 }
 

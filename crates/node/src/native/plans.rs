@@ -180,7 +180,7 @@ mod tests {
         let kept = memory.keep(STEP_BYTES + 7).unwrap();
         assert_eq!((kept.bytes(), account.free()), (STEP_BYTES + 7, LIMIT - MESSAGE - STEP_BYTES - 7));
         assert_eq!((memory.held.get_mut().bytes(), memory.wait_wanted()), (MESSAGE, None));
-        // A program smaller than its plan releases the rest.
+        // If the compiled program takes less memory than its plan, the rest of the reservation is released.
         drop(kept);
         memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
         let kept = memory.keep(7).unwrap();

@@ -133,7 +133,7 @@ impl CompiledCondition {
         Ok(CompiledCondition { condition: condition.clone(), is_large, of, space, columns, bound, entries })
     }
 
-    /// Returns whether this was compiled from this condition for this space.
+    /// Returns whether this is the compiled form of `condition` for the space `of`, so that the cache can be used.
     fn is_for(&self, of: Option<&Arc<Space>>, condition: &Expr) -> bool {
         let is_same = match (&self.of, of) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),

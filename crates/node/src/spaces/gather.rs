@@ -43,7 +43,7 @@ struct ColumnBuilder {
 }
 
 enum ColumnData {
-    /// Numbers of this width in bytes; a boolean takes one byte.
+    /// The bytes of numbers, and the width of a number in bytes; a boolean takes one byte.
     Numbers(MutableBuffer, usize),
     /// The bytes of strings, one after the other, and the end of each.
     Strings(Vec<u8>, Vec<u32>),

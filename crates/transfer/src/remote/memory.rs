@@ -19,7 +19,7 @@ pub(super) struct Results {
     /// The reserved range of addresses; `None` if the system grants none, in which case results come from the usual
     /// allocator.
     memory: Option<Arc<ResultMemory>>,
-    /// Number of results that are being read now.
+    /// Number of results that are being read at the moment.
     reading: AtomicUsize,
     begun: AtomicU64,
     /// Whether a task is waiting to release the memory, so that no second one is started.
@@ -27,7 +27,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Creates memory of its own, which no other pool shares.
+    /// Creates memory for results that is not shared with other pools of the process.
     pub fn new() -> Arc<Results> {
         let memory = ResultMemory::new(limits::RESULT_BYTES_MAX).ok();
         let (reading, begun, waiting) = Default::default();

@@ -46,7 +46,7 @@ use tokio::time::sleep;
 /// The settings of a client's connections.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// The token (secret) that authenticates the client.
+    /// The access token (secret) that authenticates the client; `None` for nodes that require none.
     pub token: Option<String>,
     /// Maximum duration of each request, which the node enforces; no limit if `None`.
     pub timeout: Option<Duration>,

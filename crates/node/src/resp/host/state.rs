@@ -29,7 +29,7 @@ pub(super) struct AdmittedClient {
     pub buffers: Reservation,
     pub clients: Arc<Clients>,
     pub _member: Membership,
-    /// Counts the connection until it is dropped.
+    /// Guard that counts the connection as one of its tenant until it is dropped.
     pub _guard: ConnectionGuard,
 }
 
