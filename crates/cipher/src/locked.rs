@@ -44,7 +44,7 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Allocates a slot of `bytes` bytes.
+    /// Allocates a slot of `bytes` bytes of locked memory, which are zero.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.

@@ -28,7 +28,7 @@ pub(crate) const FINGERPRINT_BYTES: usize = 8;
 
 const FORMS: &str = "32 bytes (openssl rand 32), or 64 hexadecimal digits (openssl rand -hex 32)";
 
-/// Source of a master key.
+/// The place from which a master key is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// A file with the key, which only its owner may read.

@@ -19,12 +19,12 @@ const ASSOCIATED_BYTES: usize = 4 + 2 * ID_BYTES;
 /// Bytes of a wrapped key.
 pub const WRAPPED_KEY_BYTES: usize = ASSOCIATED_BYTES + SALT_BYTES + TAG_BYTES + KEY_BYTES;
 
-/// Purpose of a wrapped key.
+/// Purpose of a wrapped (encrypted) key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// Encrypts all files of a data directory, and wraps the keys of its tenants.
+    /// Encrypts all files of a data directory, and wraps (encrypts) the keys of its tenants.
     Directory,
-    /// Wraps the keys of a tenant's tables.
+    /// Wraps (encrypts) the keys of a tenant's tables.
     Tenant,
     /// Encrypts the parts of one table.
     Table,

@@ -377,7 +377,7 @@ impl<'a> Effect<'a> {
 
     /// Applies an effect on one key to `table`, which holds the keys of its space and shard.
     fn apply_to(&self, table: &mut Table, hash: u64) -> Result<()> {
-        // At time 0, nothing has expired.
+        // The effect is applied as of time 0, at which no key has expired.
         let now = 0;
         match *self {
             Effect::Put { key, kind, expiry, value, .. } => {
@@ -497,7 +497,7 @@ mod tests {
             &[13, 0],
             // A dictionary that is longer than the maximum.
             &[tag::DICTIONARY, 0, 0x81, 0x80, 1],
-            // An unknown policy.
+            // An unknown number of an eviction policy.
             &[tag::LIMITS, 8, 0],
             // Numbers above their limits: the id of a space, the length of a key, the length of a value, the end of an
             // edit.

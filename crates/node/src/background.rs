@@ -68,7 +68,7 @@ impl BackgroundThreads {
         go_last();
         while self.is_called() {
             if self.step() {
-                // There may be work for another thread, too.
+                // Wakes or starts another thread, because there may be more work than for this one.
                 self.call();
             }
             while self.step() {}

@@ -205,7 +205,7 @@ mod tests {
         assert!(error.message.contains("no regular file"), "{error}");
         assert!(crate::certificate::read(&path, &path).unwrap_err().message.contains("no regular file"));
         fs::remove_file(&path).unwrap();
-        // The last token was removed.
+        // An access file from which the last token was removed is still valid, and takes effect.
         fs::write(&path, "[tenant.ann]\n").unwrap();
         file.look();
         let Reread::Changed(access) = file.look() else { panic!("it has changed") };

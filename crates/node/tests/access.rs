@@ -285,7 +285,8 @@ async fn told_to_leave(client: &mut Raw) -> (Duration, Error) {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_removed_or_over_ends_its_connections_within_a_second() {
-    // The last second of 2027-03-31, by UTC.
+    // The last second of 2027-03-31 in UTC, in seconds since 1970; a token that expires on this day is still valid
+    // then.
     const LAST_SECOND: u64 = 1_806_537_599;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.toml");

@@ -143,7 +143,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
     assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
     assert!(error.message.contains("300ms"), "{error}");
 
-    // A load whose source gives no rows in time.
+    // A load whose source gives no rows before the client's timeout.
     let (_sender, rows) = futures_channel();
     let table = name("u");
     let loading = hasty.load(&table, LoadMode::Create.into(), batch(0, 0).schema(), None, Box::pin(rows));

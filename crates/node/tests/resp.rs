@@ -259,7 +259,7 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
     let replies: String = commands.iter().map(|(_, reply)| *reply).collect();
     client.send(packet(&commands)).await;
     client.expect(&replies).await;
-    // More requests than the look-ahead takes.
+    // More requests at once than are parsed and looked up in advance.
     let many = commands.repeat(30);
     client.send(packet(&many)).await;
     client.expect(replies.repeat(30)).await;
@@ -330,7 +330,7 @@ async fn strangers_take_little_and_are_closed() {
         client.send(bytes).await;
         assert_eq!(client.end().await, expected, "{bytes:?}");
     }
-    // Silent connections are evicted for new ones.
+    // When there are too many unauthenticated connections, the oldest silent ones are closed for new ones.
     let mut silent = Vec::new();
     for _ in 0..limits::GREETINGS_MAX {
         silent.push(redis.connect().await);
@@ -345,7 +345,7 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     let redis = Redis::start(Access::of_everybody()).await;
     let before = redis.work_used();
     let mut client = redis.connect().await;
-    // Announced lengths reserve no memory.
+    // An announced length of 512 MiB reserves no memory before the bytes arrive.
     client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$536870912\r\n").await;
     let mut other = redis.connect().await;
     other.ask("PING", "+PONG\r\n").await;
@@ -359,7 +359,7 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     assert!(sent < 512, "all of it was kept");
     drop(client);
     eventually("its memory is free", || redis.work_used() - before < 1 << 20).await;
-    // A value that does not fit into the pool.
+    // A value that does not fit into the pool is refused with `OOM`.
     let value = "v".repeat(80 << 20);
     let mut client = redis.connect().await;
     client.send(request(&format!("SET a {value}"))).await;
@@ -459,7 +459,7 @@ async fn clients_speak_tls_where_the_node_does_and_a_shutdown_ends_them() {
     let mut reply = BytesMut::with_capacity(64);
     tls.read(&mut reply).await.unwrap();
     assert_eq!(&reply[..], b"+OK\r\n");
-    // Unencrypted clients are not served.
+    // A node with TLS does not serve clients that connect without TLS.
     let mut plain = redis.connect().await;
     plain.send("PING\r\n").await;
     assert!(!plain.end().await.contains("PONG"));

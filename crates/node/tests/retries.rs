@@ -343,7 +343,7 @@ async fn the_loads_of_another_tenant_are_not_told_of_nor_ended() {
     let server = Server::with(256 << 20, tokens(&[("anns", "ann"), ("bobs", "bob")])).await;
     let ann = server.connect_as("anns").await.unwrap().with_load_seed(7);
     let bob = server.connect_as("bobs").await.unwrap().with_load_seed(7);
-    // Two tenants use the same id.
+    // Two tenants use the same load id, and neither sees the outcome of the other's load.
     for (rows, pool) in [(3, &ann), (4, &bob)] {
         assert_eq!(load(pool, "t", LoadMode::Create, rows).await.unwrap().rows, rows as u64);
     }

@@ -32,7 +32,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             pool.alter_table(&name(table), &[change]).await.map(drop)
         }
         Verb::Change => {
-            // Each row is set to its current values.
+            // The change sets each row to its current values, so that the next caller finds the same rows.
             let schema = canonical_schema();
             let rows = pool.table(&name(table)).await?.rows;
             let handle = pool.prepare(&scan(table), &schema).await?;
@@ -92,7 +92,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             Ok(())
         }
         Verb::Backup => match pool.begin_backup().await {
-            // The node of this test has no data directory.
+            // The node of this test has no data directory, so this error means that the right sufficed.
             Err(error) if error.message.contains("no data directory") => Ok(()),
             outcome => outcome.map(drop),
         },

@@ -278,7 +278,7 @@ async fn prepared_programs_run_and_are_prepared_again() {
     let execution = pool.execute_prepared(&handle, Some(&condition), 2).await.unwrap();
     assert_eq!(ids(&collect(execution).await.unwrap()), (0..20).collect::<Vec<_>>());
     assert!(!middle.has_seen(b"nothing is kept"));
-    // Changes are answered sealed, too.
+    // The answers to changes of rows are sealed, too.
     let schema = canonical_schema();
     let removing = pool.prepare(&removing("t", 10), &schema).await.unwrap();
     assert_eq!(pool.change_rows(&removing, 10).await.unwrap().rows, 990);

@@ -25,7 +25,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns the pool to which the requests go that this one does not implement.
     ///
     /// # Errors
-    /// `Invalid` if there is none.
+    /// `Invalid` if there is no pool behind this one.
     fn behind(&self) -> Result<&dyn Pool> {
         Err(Error::invalid("this pool does not support such a request"))
     }

@@ -46,7 +46,7 @@ pub struct ChunkImage {
     pub column: u32,
     /// The head of the encoded chunk, which describes the encoding of the values.
     pub head: Bytes,
-    /// The encoded values.
+    /// The encoded values of the chunk.
     pub data: Bytes,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn write_image(image: &ChunkImage) -> Bytes {
 /// Decodes the body of a `Chunk` message (a column chunk with its values).
 ///
 /// # Errors
-/// `Corrupt` if it is too short.
+/// `Corrupt` if the body is too short.
 pub(crate) fn read_image(body: &Bytes) -> Result<ChunkImage> {
     let mut rest = body.clone();
     if rest.len() < FIXED_BYTES {

@@ -44,7 +44,7 @@ pub enum Request {
     Execute {
         /// A Substrait plan.
         plan: Vec<u8>,
-        /// Fingerprint of the table's columns, as in `Prepare`.
+        /// Fingerprint of the table's columns for which the plan was made, as in `Prepare`.
         schema: Option<SchemaFingerprint>,
         /// The form of the result's rows: Arrow batches, or parcels (encoded column chunks), which are sent only to
         /// clients that ask for them.
@@ -109,7 +109,8 @@ pub enum Request {
     Drop {
         /// Name of the table.
         table: TableName,
-        /// The tenant, as in `Tables`.
+        /// The tenant whose table or view is dropped, for clients that may change other tenants'; `None` for the
+        /// client's own.
         tenant: Option<TenantName>,
     },
     /// Changes a table's columns or name. Answered by `TableInfo`.
@@ -131,7 +132,7 @@ pub enum Request {
     },
     /// Creates a view. Answered by `ViewInfo`.
     CreateView {
-        /// The view.
+        /// The name and the SQL text of the view.
         view: View,
         /// Whether to replace a view of the same name.
         replace: bool,
@@ -140,7 +141,8 @@ pub enum Request {
     DropView {
         /// Name of the view.
         view: TableName,
-        /// The tenant, as in `Tables`.
+        /// The tenant whose table or view is dropped, for clients that may change other tenants'; `None` for the
+        /// client's own.
         tenant: Option<TenantName>,
     },
     /// Creates a schema. Answered by `SchemaCreated`.
@@ -201,7 +203,7 @@ pub enum Request {
     Fetch {
         /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
-        /// Positions of columns, as in `Outlines`.
+        /// Positions of columns of the table, ascending; at least one.
         columns: Vec<u32>,
         /// Positions of row groups, ascending; at least one.
         row_groups: Vec<u32>,

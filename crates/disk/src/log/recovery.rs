@@ -443,7 +443,7 @@ impl<'a, 's> LogScan<'a, 's> {
             "the log of {place} was cut: {name} has {bytes} of {whole} bytes, and is whole up to byte {end} and record {left}; \
              what was acknowledged behind that is lost"
         );
-        // The advice must name only files that exist.
+        // The advice mentions the mark file only if it exists.
         let mark = match self.mark {
             Some(_) => format!(" and remove the file {}", self.directory.full_name(mark::NAME)),
             None => String::new(),

@@ -171,7 +171,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         let table = space.and_then(|space| context.table_of((place % shards) as usize, space));
         let seen = |entry: Entry<'_>| {
             let words = pattern.as_ref().map_or(0, |pattern| pattern.words_per_byte() * entry.key().len());
-            // A longer key takes longer to copy.
+            // Matching and copying count towards the limit of visited keys, because they take longer for longer keys.
             looked_at += 1 + (words + entry.key().len()) / WORDS_PER_KEY;
             let is_wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.kind().name().as_bytes()));
             if is_wanted && pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.key())) {

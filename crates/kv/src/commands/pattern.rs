@@ -148,7 +148,7 @@ impl Pattern {
         let mut segments = vec![Vec::new()];
         let mut rest = pattern;
         while let Some((element, behind)) = next(rest) {
-            // Consecutive stars have the meaning of one.
+            // Of several consecutive stars only the first counts, because they match the same texts as one.
             let is_behind_star = segments.len() > 1 && segments.last().is_some_and(Vec::is_empty);
             match (element, segments.last_mut()) {
                 (Some(element), Some(segment)) => segment.push(element),

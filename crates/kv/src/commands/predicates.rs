@@ -137,7 +137,7 @@ pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let entry = ReadEntry::new(entry, &value);
     let is_true = match &*predicate {
         Predicate::Columns(_) | Predicate::All(_) | Predicate::Any(_) => {
-            // Evaluation copies the value.
+            // The value is needed in memory twice, because the evaluation copies it.
             if !context.replies.has_room(2 * entry.value().len()) {
                 return Err(TOO_MUCH.into());
             }

@@ -343,7 +343,7 @@ fn the_first_values_make_a_dictionary_and_are_packed_with_it() {
     let spaces = keys.spaces();
     assert!(dictionary("lz4") == 4096 && dictionary("fsst") > 8192 && dictionary("deflate") == 0);
     assert_eq!(["lz4", "fsst"].map(|codec| packed(&keys, codec)), [300; 2]);
-    // The tenant is charged for the dictionaries.
+    // The memory of the dictionaries counts as memory of the tenant's keys.
     assert!(keys.uses().bytes > before + (200 << 10), "{} {before}", keys.uses().bytes);
     // Dictionaries stay when other spaces are created and dropped, and when the log is replayed, as at a restart.
     run(&keys, NOW, &[b"FP.SPACE", b"CREATE", b"more", b"COMPRESSION", b"fsst"]);

@@ -150,7 +150,7 @@ impl NumberRange {
             CompareOp::GtEq => (if is_exact { floor } else { above }, max),
         };
         let (low, high) = (low.max(min), high.min(max));
-        // The minimum of the type is mapped to 0.
+        // Maps numbers to unsigned integers by subtracting the minimum of the type.
         let range = if low > high { EMPTY } else { ((low - min) as u64, (high - min) as u64) };
         NumberRange::new(number_type, range, op == CompareOp::NotEq)
     }

@@ -207,7 +207,7 @@ impl Literal {
         } else {
             let mut divisor = BigNatural::of(1);
             divisor.multiply_by_tens(exponent.unsigned_abs() as usize);
-            // The quotient has 67 or 68 bits.
+            // Shifts the dividend so that the quotient has 67 or 68 bits, enough to round it to 64.
             let shift = (divisor.bits() + 67).saturating_sub(number.bits());
             number.shift_left(shift);
             let spare = number.bits() - divisor.bits() - 67;

@@ -221,7 +221,7 @@ impl<'a> Replies<'a> {
     }
 
     fn length(&mut self, kind: u8, length: usize) {
-        // Lengths in memory always fit an `i64`.
+        // The conversion cannot fail, because lengths in memory always fit an `i64`.
         self.header(kind, i64::try_from(length).unwrap_or(i64::MAX));
     }
 

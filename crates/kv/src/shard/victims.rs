@@ -196,7 +196,7 @@ impl Shard {
         if self.meter.most().is_some_and(|most| bytes >= most) {
             return false;
         }
-        // A pool has at least one page.
+        // A small value fits into any pool, because a pool has at least one page.
         if bytes < farpool_model::limits::PAGE_BYTES / 2 {
             return true;
         }

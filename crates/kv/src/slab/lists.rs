@@ -117,7 +117,8 @@ impl Class {
         }
     }
 
-    /// Puts a closed page into the list that matches its free slots.
+    /// Reopens a page that compaction has closed (excluded from allocation): puts it into the list that matches its
+    /// free slots.
     pub fn open(&mut self, table: &mut PageTable, id: u32) {
         self.free += table.get(id).free();
         self.link(table, id);

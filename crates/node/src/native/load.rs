@@ -456,7 +456,7 @@ impl LoadState {
                 let news = inbox.has_memory() || inbox.is_closed();
                 return open.load.has_piece() || self.in_hand > 0 || news;
             }
-            // What is left is being done by other threads.
+            // All rows have arrived, and other threads are encoding what is left, so there is no step to do.
             LoadPhase::Open(open) if open.is_complete && open.load.is_waiting() => {
                 return open.load.has_piece() || self.in_hand > 0 || inbox.is_closed();
             }

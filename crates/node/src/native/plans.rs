@@ -214,7 +214,7 @@ mod tests {
         let error = memory.wait(PlanShortage::Plan(bytes), &account).await.unwrap_err();
         assert!(error.message.contains("2.5 MiB"), "{error:?}");
         assert_eq!(begun.elapsed(), PATIENCE);
-        // The time limit applies to all waits together.
+        // The second wait fails at once, because the time limit applies to all waits of a request together.
         assert!(memory.wait(PlanShortage::Plan(bytes), &account).await.is_err());
         assert_eq!(begun.elapsed(), PATIENCE);
         drop(others);

@@ -73,7 +73,7 @@ fn a_load_that_is_asked_for_before_it_comes_does_not_begin_any_more() {
     assert_eq!(bench.ask(1).unwrap().0, LoadOutcome::NotLoaded);
     let LoadRegistration::Known(late) = bench.begin(1) else { panic!("it begins") };
     assert_eq!(late.outcome(), Some(LoadOutcome::NotLoaded));
-    // A load that is dropped before its end.
+    // A load whose recorder is dropped before its end counts as not loaded.
     drop(bench.new_load(2));
     assert_eq!(bench.ask(2).unwrap().0, LoadOutcome::NotLoaded);
 }

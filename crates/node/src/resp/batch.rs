@@ -145,7 +145,7 @@ impl Batch {
         let before = self.bytes;
         self.bytes += bytes;
         let argument_ranges = match count {
-            // An empty request gets no reply.
+            // An empty request is skipped, because it gets no reply.
             0 => return,
             count if count > MANY => ArgumentRanges::Many(before, self.parser.take_arguments()),
             _ => {

@@ -352,7 +352,7 @@ pub(super) fn command_lines(counts: &Counts) -> String {
     for (name, Tally { calls, ns, rejected, failed, .. }) in &counts.by_name {
         let us = ns / 1000;
         let each = if *calls == 0 { 0.0 } else { us as f64 / *calls as f64 };
-        // Writing to a string does not fail.
+        // The result is ignored, because writing to a string does not fail.
         let _ = write!(
             text,
             "cmdstat_{name}:calls={calls},usec={us},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}\r\n"

@@ -199,7 +199,7 @@ mod tests {
             for (at, place) in waiting.iter_mut().enumerate() {
                 if place.as_mut().now_or_never().is_some() {
                     let key = key_of(at);
-                    // The turns of A are longer.
+                    // The turns of tenant A take three times as long as those of B.
                     let ns = if key == A { 3 * TURN_NS } else { TURN_NS };
                     spent[key] += ns;
                     *place = Box::pin(turns.turn(key, true));

@@ -255,7 +255,7 @@ mod tests {
         commands.submit(&a, telling("command"));
         commands.clean_up(&a, telling("cleaning"));
         commands.withdraw(&a, first);
-        // A running command is not withdrawn.
+        // Withdrawing a command that is running already has no effect.
         commands.withdraw(&a, running);
         assert_eq!(Arc::strong_count(&held), 1);
         drop(end);

@@ -162,7 +162,7 @@ impl SpaceTable {
         let fields = self.schema.fields();
         let values = |at: &usize| (*at, ColumnBuilder::new(fields[*at].data_type(), entries));
         let mut values: Vec<(usize, ColumnBuilder)> = wanted.columns.iter().map(values).collect();
-        // Numbers in rows are valid by construction.
+        // Numbers in rows need no check, because they were checked when they were written.
         let is_number = |at: usize| self.rows.as_ref().is_some_and(|schema| schema.place_of(at).is_some());
         let is_checked =
             |at: &usize| !wanted.columns.contains(at) && !at.checked_sub(1).is_some_and(is_number);

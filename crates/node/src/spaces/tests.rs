@@ -170,7 +170,7 @@ fn rows_that_have_changed_since_are_computed_again() {
         assert_eq!(change(&caller, &bound, 21).unwrap_err().kind, ErrorKind::Stale);
         assert_eq!(count(1001), 0);
     }
-    // Rows are removed in the same way.
+    // A DELETE of rows that have changed since is computed again in the same way.
     let removal = Program { output: Output::Rows(Vec::new()), ..add("x") };
     let bound = prepared(&caller, &removal);
     command(&caller, "HINCRBY|t:4|n|1");
@@ -430,7 +430,7 @@ fn no_statement_tells_of_a_change_that_is_not_durable() {
             }
         }
     };
-    // No record has changed a key yet.
+    // No log record has changed a key yet, so the rows wait for none.
     assert_eq!(run(&caller, &prepared(&caller, &program(None))).unwrap().0, 50);
     let programs = [
         program(None),

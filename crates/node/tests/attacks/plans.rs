@@ -198,7 +198,7 @@ async fn what_may_fail_is_not_done_behind_a_filter_that_was_refused() {
     let weak: Vec<_> = done.prepared.answers.iter().filter(|answer| answer.answer != Answer::Exact).collect();
     assert!(weak.len() >= 2, "the filter and what may fail behind it: {:?}", done.prepared.answers);
     assert_eq!(done.rows, 1000, "all rows go to whoever can filter them");
-    // Without a filter the cast fails.
+    // Without the filter, the node executes the cast, which fails.
     let failing = Program { filter: None, ..program };
     is_refused(&server, "a cast that fails", request(&failing), ErrorKind::Invalid).await;
 }

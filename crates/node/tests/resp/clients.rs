@@ -191,7 +191,7 @@ async fn a_pause_has_clients_of_the_tenant_wait() {
     ann.ask("CLIENT UNPAUSE", "+OK\r\n").await;
     writer.expect("+OK\r\n$5\r\nx \"y\"\r\n").await;
     assert_eq!(ann.info("clients", "blocked_clients").await, "0");
-    // A transaction that writes waits.
+    // `EXEC` of a transaction with a command that writes waits for the end of the pause.
     for client in [&mut writer, &mut reader] {
         client.ask("MULTI", "+OK\r\n").await;
     }

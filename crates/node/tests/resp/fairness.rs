@@ -121,6 +121,6 @@ async fn one_that_sends_more_than_is_kept_is_told_so_and_disconnected() {
     let ended = timeout(Duration::from_secs(20), reading.read_to_end(&mut rest)).await;
     drop(ended.expect("the connection ends"));
     eventually("its memory is free", || redis.work_used() < 1 << 20).await;
-    // Other clients continue.
+    // Other clients are still served.
     redis.connect().await.ask("PING", "+PONG\r\n").await;
 }

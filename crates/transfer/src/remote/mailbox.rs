@@ -35,7 +35,7 @@ impl Share {
         Share { unread, bytes: 0 }
     }
 
-    /// Changes the share to `bytes`.
+    /// Sets the share (the bytes of this mailbox's unread messages) to `bytes` bytes.
     ///
     /// # Errors
     /// `OverLimit` if all shares together would be too large; the share then stays as it was.
@@ -142,7 +142,7 @@ impl Mailbox {
         let mut state = self.0.lock();
         if let Some(message) = state.messages.pop_front() {
             let bytes = state.share.bytes - size(&message);
-            // Reducing a share never fails.
+            // The result is ignored, because reducing a share never fails.
             drop(state.share.resize(bytes));
             return Poll::Ready(Some(message));
         }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Proof of a node's identity: its own key, and the token that the client has shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeProof<'a> {
-    /// The node's key.
+    /// The node's private key; `None` if it has none.
     pub key: Option<&'a PrivateKey>,
     /// The key derived from the client's token.
     pub token: Option<&'a TokenKey>,

@@ -276,7 +276,7 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     send(&connection, 5, &Request::LoadEnd);
     work(&node);
     assert!(matches!(&received(&client)[..], [Response::Loaded(_)]));
-    // A load whose connection is closed.
+    // A load whose connection is closed releases the name of its table, too, before a worker handles that.
     connection.caller.drop_table(&TableName::new("t").unwrap()).unwrap().wait().unwrap();
     create(7);
     work(&node);

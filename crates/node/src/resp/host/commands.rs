@@ -72,7 +72,7 @@ impl Host for Client {
             }
             HostCommand::ClientPause => self.pause_clients(command, &args[2..], replies)?,
             HostCommand::ClientReply => self.set_reply_mode(args[2], replies)?,
-            // Accepted and ignored.
+            // `CLIENT SETINFO` is accepted, and the information is ignored.
             HostCommand::ClientSetInfo => replies.ok(),
             HostCommand::ClientSetName => self.name_client(args[2], replies)?,
             HostCommand::ClientTracking => client::accept_no_tracking(&args[2..], replies)?,

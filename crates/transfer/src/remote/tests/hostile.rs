@@ -94,7 +94,7 @@ async fn streams_that_nobody_opened_are_errors() {
     let error = error_of(FrameKind::Execute, 7, vec![prepared()]).await;
     assert_eq!(error.kind, ErrorKind::Corrupt);
     assert!(error.message.contains("Prepared on stream 8, which is not open"), "{error}");
-    // Stream 0 is the connection itself.
+    // An answer on stream 0, which stands for the connection itself (the id wraps around).
     let error = error_of(FrameKind::Execute, u32::MAX, vec![prepared()]).await;
     assert!(error.message.contains("Prepared without a request"), "{error}");
 }

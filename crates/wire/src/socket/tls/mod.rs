@@ -185,7 +185,7 @@ impl Session {
             Ok(0) => Err(Fault::CutOff),
             Ok(_) => Ok(()),
             Err(error) => {
-                // An idle connection keeps no buffer.
+                // The buffer is dropped, so that an idle connection takes little memory.
                 self.incoming = BytesMut::new();
                 Err(Fault::Socket(error))
             }
