@@ -25,7 +25,7 @@ const FORMAT: u32 = 1;
 /// # Errors
 /// `Denied` if the directory is encrypted and the master key is missing or wrong; `Invalid` if it is not encrypted and
 /// a master key is given, or if the tier does not authenticate data; `Corrupt` if the wrapped keys are corrupted or
-/// missing; those of the file system.
+/// missing; errors of the file system.
 pub fn unlock(
     directory: Arc<dyn Directory>,
     master: Option<&MasterKey>,

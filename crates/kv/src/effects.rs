@@ -36,8 +36,8 @@ use farpool_model::{Error, ErrorKind, Result};
 pub(crate) enum Effect<'a> {
     /// Sets the key to this value and expiry (milliseconds since the epoch), replacing what it was.
     Put { space: SpaceId, key: &'a [u8], kind: Kind, expiry: Option<u64>, value: &'a [u8] },
-    /// Makes the value of the key a string of `length` bytes with `bytes` at `offset`. The other bytes stay; new ones
-    /// are zero.
+    /// Changes the string value of the key: sets its length to `length` and overwrites it with `bytes` from `offset`
+    /// on. All other bytes stay as they were; added bytes are zero.
     Edit { space: SpaceId, key: &'a [u8], length: usize, offset: usize, bytes: &'a [u8] },
     /// Sets the expiry of the key, or removes it with `None`; does nothing if the key is absent.
     Expire { space: SpaceId, key: &'a [u8], expiry: Option<u64> },

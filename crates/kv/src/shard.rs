@@ -254,7 +254,7 @@ impl Shard {
             let (looked_at, removed) =
                 table.expire(now, |key| expired.push((*space, Box::<[u8]>::from(key))));
             more |= removed * 4 > looked_at;
-            // If there is no memory to grow an index, it stays as it is.
+            // An error means that there is no memory to grow an index; the index then keeps its size.
             more |= table.tidy().unwrap_or(false);
             more |= table.reclaim_some() | table.compact() | table.tables.tidy_one() | table.repack_some();
         }

@@ -79,7 +79,7 @@ impl Caller {
         Caller { timeout, ..self }
     }
 
-    /// Sets the identity of the client that lists of programs show.
+    /// Sets the identity of the client, which lists of running programs show.
     #[must_use]
     pub(crate) fn known_as(self, identity: Identity) -> Self {
         Caller { identity: Arc::new(identity), ..self }

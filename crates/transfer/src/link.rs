@@ -98,7 +98,7 @@ impl LinkMeter {
     }
 }
 
-/// Returns the current time, for the `start` of [`LinkMeter::measured`].
+/// Returns the current time, to be passed later to [`LinkMeter::measured`] as `start`.
 #[expect(clippy::disallowed_methods, reason = "the engine's side measures how long the pool takes")]
 pub fn now() -> Instant {
     Instant::now()

@@ -57,7 +57,7 @@ pub(super) enum DecodedFileHeader {
     Header(FileHeader, Option<Seal>),
     /// A file of a newer version of farpool, with its format.
     Format(u32),
-    /// No valid header: the header is corrupted, or was never written.
+    /// The file has no valid header: it is corrupted, or was never written.
     Nothing,
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Bytes of a file of the log; a record takes a quarter at most.
+/// Size of a log file in bytes; a record may have at most a quarter of it.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// A clock of the node that always shows the same time, so that tests are reproducible.

@@ -11,7 +11,7 @@ use std::fmt;
 pub enum Keys {
     /// None; the command uses no keys.
     None,
-    /// None, but the command may use all keys, so all shards are locked.
+    /// No argument is a key, but the command may use all keys, so all shards are locked.
     All,
     /// The arguments at positions `first` to `last`, every `step`-th one.
     At {

@@ -132,7 +132,7 @@ struct Candidate<K> {
 /// State by which the policy measures the use of entries.
 #[derive(Clone, Debug)]
 enum UseTracker {
-    /// Nothing, because the policy chooses keys regardless of their use.
+    /// Use is not measured, because the policy chooses keys regardless of it.
     None,
     Use(UseClock),
     Count(CountClock),

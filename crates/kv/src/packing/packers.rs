@@ -45,7 +45,7 @@ pub(crate) struct PackedValue {
 }
 
 impl Packers {
-    /// Returns the packer for new values; `None` if they are not compressed.
+    /// Returns the packer (compressor) for new values; `None` if they are not compressed.
     pub fn current(&self) -> Option<&Arc<Packer>> {
         self.current.as_ref()
     }

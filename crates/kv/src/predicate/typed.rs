@@ -80,7 +80,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Returns a hint with the names of the columns.
+    /// Returns a hint for error messages: the names of the columns.
     pub fn names(&self) -> String {
         let fields = self.schema.fields();
         let names = fields.iter().take(NAMES_SHOWN).map(|field| farpool_model::quoted(field.name()));

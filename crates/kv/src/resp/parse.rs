@@ -227,7 +227,8 @@ impl Parser {
         (self.at, self.searched, self.is_complete) = (0, 0, false);
     }
 
-    /// Parses as far as the bytes reach; returns the minimum number of missing bytes, 0 if the request is complete.
+    /// Parses as much of the request as has been received; returns the minimum number of missing bytes, 0 if the
+    /// request is complete.
     fn parse_array(&mut self, buffer: &[u8], limits: &ParserLimits) -> Result<usize, ProtocolError> {
         if self.at == 0 {
             let errors = (ProtocolError::CountTooLong, ProtocolError::InvalidCount);

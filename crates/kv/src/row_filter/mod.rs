@@ -28,7 +28,7 @@ use fields::{FieldRanges, ListCondition};
 use std::sync::Arc;
 use texts::BytesCondition;
 
-/// A compiled condition on entries, evaluated in place.
+/// A compiled condition on entries (key and value), evaluated on their bytes in memory without copying them.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
     root: ConditionNode,

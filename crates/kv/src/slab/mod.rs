@@ -270,8 +270,9 @@ impl Slabs {
         }
     }
 
-    /// Returns the empty page of a class, if there is one, to the pool, unless it is kept for further entries (the
-    /// module documentation says when).
+    /// Returns the empty page of a class, if there is one, to the pool, unless it is kept for further entries. A class
+    /// with entries keeps an empty page of the smallest size or of at most a quarter of the bytes of the class; of the
+    /// classes without entries, only the one that lost its last entry most recently keeps a page, of the smallest size.
     fn settle_empty(&mut self, class: usize) {
         let of = &self.classes[class];
         let Some(id) = of.empty() else { return };

@@ -161,7 +161,8 @@ impl Sink for ChangeSink {
         if Caller::is_of_keys(&change.request.program) {
             caller.apart(move |_| change.publish(&run), published);
         } else {
-            // On a thread for the disk, because re-encoded row groups may have to be written to disk first.
+            // Runs on a thread that may block on the disk, because re-encoded row groups may have to be written to disk
+            // first.
             caller.write(move || published(change.publish(&run)));
         }
     }

@@ -50,7 +50,8 @@ struct PendingRequest {
 enum ArgumentRanges {
     /// Indexes into [`Batch::arguments`], whose ranges refer to the buffer.
     Few(Range<usize>),
-    /// An offset in the buffer, and ranges relative to it.
+    /// The offset of the request in the buffer, and the ranges of its arguments relative to that offset. For requests
+    /// with many arguments.
     Many(usize, Vec<Range<usize>>),
 }
 

@@ -391,7 +391,7 @@ impl Caller {
     /// Checks that a schema which is to be dropped contains no spaces.
     ///
     /// # Errors
-    /// `Invalid`, with the name of one of them.
+    /// `Invalid`, with the name of a space, if the schema contains any.
     pub(crate) fn check_no_spaces_in(&self, schema: &SchemaName) -> Result<()> {
         let inside = self.spaces_of(self.tenant(), |name| name.schema() != *schema);
         let Some(first) = inside.first().filter(|_| !schema.is_public()) else { return Ok(()) };

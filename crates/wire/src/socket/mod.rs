@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 pub enum Interest {
     /// Bytes can be read, or the peer has ended its side.
     Readable,
-    /// There is room to write.
+    /// The send buffer has room, so bytes can be written.
     Writable,
 }
 
