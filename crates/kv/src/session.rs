@@ -84,8 +84,8 @@ pub enum ExecutionMode {
     /// At most one step, and without blocking on shards that long commands hold, because the thread serves other
     /// clients as well. Longer commands are deferred ([`DeferReason`]).
     Short,
-    /// Without a limit, blocking on locks. The shards of the command are marked as held during its execution, so that
-    /// commands in short mode are deferred and do not wait.
+    /// The command may take any time, and blocks on locks. The shards of the command are marked as held during its
+    /// execution, so that commands in short mode are deferred and do not wait.
     #[default]
     Long,
 }

@@ -141,7 +141,7 @@ pub struct Command {
     pub name: &'static str,
     /// Number of arguments including the name; if negative, the absolute value is the minimum number.
     pub arity: isize,
-    /// The command's flags in Redis, separated by spaces.
+    /// The flags that `COMMAND INFO` shows for the command, as in Redis, separated by spaces.
     pub flags: &'static str,
     /// The arguments that are keys.
     pub keys: Keys,

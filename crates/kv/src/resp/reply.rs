@@ -69,7 +69,7 @@ impl<'a> Replies<'a> {
         Replies { out: self.out, ..*self }
     }
 
-    /// Returns the version of the protocol.
+    /// Returns the version of the Redis protocol (RESP2 or RESP3) in which replies are encoded.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }

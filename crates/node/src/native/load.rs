@@ -107,7 +107,7 @@ enum LoadPhase {
     Committed(Durable),
     /// A load with the same id was registered before; this load waits for its outcome.
     Again(Arc<RepeatedLoad>),
-    /// No phase, because a worker has moved it out of the state in order to change it.
+    /// Placeholder while a worker, which has moved the phase out of the state, changes it.
     Taken,
 }
 

@@ -53,8 +53,8 @@ impl ResultPacker {
         ResultPacker { clock, form, plain, packed, packing_ns, packing_bytes_plain, packing_bytes }
     }
 
-    /// Encodes `batch` as messages, compressed if that is faster on a connection that accepts `link_bytes_per_s` bytes
-    /// per second.
+    /// Encodes `batch` as messages. With [`ResultForm::Auto`], they are packed (compressed) if that pays on a
+    /// connection that accepts `link_bytes_per_s` bytes per second.
     ///
     /// # Errors
     /// `OverLimit` when a row does not fit a message.

@@ -93,6 +93,6 @@ pub(in crate::resp) struct Usage {
     /// Data of the current batch, published at its end; the next field has the command counters.
     pub facts: BatchFacts,
     pub counted: Tallies,
-    /// The latest command, and its outcome.
+    /// The command that was executed last, and its outcome.
     pub ran: ExecutedCommand,
 }
