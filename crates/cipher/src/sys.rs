@@ -30,6 +30,9 @@ pub(crate) fn locked_region(bytes: usize) -> io::Result<NonNull<u8>> {
     }
 }
 
+/// Locks a range of memory, so that it is not swapped out; on Linux, core dumps and child processes do not contain it
+/// either.
+///
 /// # Safety
 /// The caller must have mapped the range.
 unsafe fn lock(start: *mut libc::c_void, bytes: usize) -> io::Result<()> {

@@ -26,7 +26,8 @@ const LOOK: Duration = Duration::from_micros(200);
 /// The shards of a keyspace that long commands hold, and the waiters for them.
 pub(crate) struct Holds {
     shards: Box<[HeldShard]>,
-    /// Number of announcements that have ended so far; tells waiting tasks whether one has ended since they looked.
+    /// Number of announcements of long commands that have ended so far; tells waiting tasks whether one has ended since
+    /// they checked.
     released: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
     have_waited: AtomicBool,

@@ -674,7 +674,8 @@ impl Caller {
     }
 }
 
-/// A sink that adds the cost of its program to the tenant's usage totals, and releases the program's turn at the end.
+/// A sink that adds the cost of its program to the tenant's usage totals, and releases its slot among the programs that
+/// may run at the same time when the program ends.
 struct Accounted {
     sink: Arc<dyn Sink>,
     run: Arc<Run>,

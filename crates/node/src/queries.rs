@@ -140,7 +140,7 @@ impl Queries {
 }
 
 impl ListedQuery {
-    /// Sets the state of the program that lists show.
+    /// Sets the state of the program, which lists of running programs show.
     pub fn set_state(&self, state: QueryState) {
         *self.query.state.lock() = state;
     }

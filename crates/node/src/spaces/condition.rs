@@ -76,7 +76,7 @@ impl LastCondition {
 pub(super) struct EntryRows(Mutex<Option<RowGroup>>);
 
 impl EntryRows {
-    /// Sets the rows for the next run.
+    /// Sets the rows on which the next execution evaluates the condition.
     pub fn set(&self, group: RowGroup) {
         *self.0.lock() = Some(group);
     }

@@ -67,9 +67,9 @@ const INFO: &[u8] = b"farpool/1 sealed answers, from the node to the client";
 /// Means by which a client verifies that answers are from the node.
 #[derive(Clone, Debug)]
 pub enum Proof {
-    /// By a key of the node, whose public half the client has been given.
+    /// The node proves that it has the private key for this public key, which the client has been given.
     NodeKey(PublicKey),
-    /// By the client's token, which both sides know.
+    /// The node proves that it knows the client's access token, from which this key is derived.
     Token(std::sync::Arc<TokenKey>),
 }
 

@@ -54,7 +54,8 @@ pub(in crate::resp) enum ReplyMode {
 }
 
 impl ReplyMode {
-    /// Advances to the next command; returns whether the command just executed gets no reply.
+    /// Advances the reply mode (`CLIENT REPLY`) to the next command; returns whether the command just executed gets no
+    /// reply.
     pub fn step(&mut self) -> bool {
         let is_muted = *self != ReplyMode::None;
         *self = match *self {
