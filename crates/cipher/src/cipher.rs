@@ -35,7 +35,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All modes.
+    /// All cipher modes.
     pub const ALL: [Mode; 4] = [Mode::Gcm, Mode::Ctr, Mode::Cbc, Mode::Ecb];
 
     /// Returns the mode that a tier uses.

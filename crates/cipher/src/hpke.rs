@@ -30,7 +30,7 @@ pub const INFO_BYTES_MAX: usize = 256;
 /// Bytes of an AES key.
 const AES_KEY_BYTES: usize = 16;
 
-/// Bytes of a key extracted by HKDF.
+/// Bytes of a key that HKDF extracts: those of a SHA-256 digest.
 const DIGEST_BYTES: usize = 32;
 
 /// Ids of DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM in the registry of the RFC.
@@ -77,10 +77,10 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// Draws a random key.
+    /// Generates a random private key.
     ///
     /// # Errors
-    /// As [`Secret::random`].
+    /// Errors of [`Secret::random`].
     pub fn random() -> Result<PrivateKey> {
         PrivateKey::new(Secret::random(KEY_BYTES)?)
     }
@@ -211,7 +211,8 @@ impl Context {
         Context::schedule(by.mode(), &agreed, &parties, info, by.shared)
     }
 
-    /// Computes the key schedule: section 4.1 for the shared secret, section 5.1 for the rest.
+    /// Derives the keys of a context (the key schedule of RFC 9180): by section 4.1 for the shared secret, section 5.1
+    /// for the rest.
     fn schedule(
         mode: u8,
         agreed: &Secret,
@@ -276,7 +277,7 @@ impl Messages {
         self.cipher.decrypt(&self.nonce(number), associated, data, Some(tag))
     }
 
-    /// Computes the nonce of a message (section 5.2).
+    /// Returns the nonce of the message `number` (RFC 9180, section 5.2).
     fn nonce(&self, number: u64) -> [u8; GCM_NONCE_BYTES] {
         let mut nonce = self.base_nonce;
         let last = &mut nonce[GCM_NONCE_BYTES - 8..];
@@ -285,10 +286,10 @@ impl Messages {
     }
 }
 
-/// Prefix of all labels (section 4).
+/// Prefix of all labels in key derivations (RFC 9180, section 4).
 const VERSION: &[u8] = b"HPKE-v1";
 
-/// Implements `LabeledExtract` of section 4.
+/// Extracts a key from `secret`: `LabeledExtract` of RFC 9180, section 4.
 fn extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Result<Secret> {
     let parts = [VERSION, suite, label, secret];
     let mut labeled = Slot::new(parts.iter().map(|part| part.len()).sum())?;
@@ -305,7 +306,7 @@ fn extract(suite: &[u8], salt: &[u8], label: &[u8], secret: &[u8]) -> Result<Sec
     Ok(extracted)
 }
 
-/// Implements `LabeledExpand` of section 4.
+/// Derives `bytes` bytes from `key`: `LabeledExpand` of RFC 9180, section 4.
 fn expand(suite: &[u8], key: &Secret, label: &[u8], info: &[u8], bytes: usize) -> Result<Secret> {
     let length = (bytes as u16).to_be_bytes();
     let labeled = [&length[..], VERSION, suite, label, info].concat();

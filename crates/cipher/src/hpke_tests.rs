@@ -1,4 +1,5 @@
-//! Test vectors of RFC 9180, appendix A.1, and messages that a receiver must refuse.
+//! Tests of hybrid public key encryption (HPKE) with the test vectors of RFC 9180, appendix A.1, and with messages that
+//! a receiver must refuse.
 
 use super::*;
 
@@ -140,7 +141,8 @@ fn all_modes_encrypt_and_decrypt_as_published() {
     }
 }
 
-/// Decrypts a message as a receiver with this key, info and authentication.
+/// Tries to decrypt a message as a receiver with this private key, info and authentication; returns whether that
+/// succeeds.
 fn opens(
     receiver: &PrivateKey,
     encapsulated: &PublicKey,

@@ -1,4 +1,4 @@
-//! Secret keys of any kind, in locked memory.
+//! Secret keys of any kind, in locked memory (never swapped out, wiped when freed), and deriving keys from them.
 
 use crate::lc;
 use crate::locked::Slot;
@@ -6,13 +6,13 @@ use farpool_model::{Error, Result};
 use std::fmt;
 use zeroize::Zeroize;
 
-/// Bytes of a [`Salt`]: enough that two nodes restored from the same backup never draw the same salt.
+/// Bytes of a [`Salt`]: enough that two nodes restored from the same backup never generate the same salt.
 pub const SALT_BYTES: usize = 32;
 
 /// Random input of a key derivation, because of which each derived key is different.
 pub type Salt = [u8; SALT_BYTES];
 
-/// Draws a random salt.
+/// Generates a random salt.
 ///
 /// # Errors
 /// `Internal` if the system provides no random bytes.
@@ -44,10 +44,10 @@ impl Secret {
         Ok(secret)
     }
 
-    /// Draws a random key of `bytes` bytes.
+    /// Generates a random key of `bytes` bytes.
     ///
     /// # Errors
-    /// As [`Secret::take`]; `Internal` if the system provides no random bytes.
+    /// Errors of [`Secret::take`]; `Internal` if the system provides no random bytes.
     pub fn random(bytes: usize) -> Result<Secret> {
         let mut secret = Secret::zero(bytes)?;
         lc::random(&mut secret.slot)?;
@@ -58,15 +58,15 @@ impl Secret {
     /// files), and `purpose` the kinds of use.
     ///
     /// # Errors
-    /// As [`Secret::take`].
+    /// Errors of [`Secret::take`].
     pub fn derive(&self, salt: &[u8], purpose: &[u8], bytes: usize) -> Result<Secret> {
         let mut derived = Secret::zero(bytes)?;
         lc::hkdf_sha256(self.bytes(), salt, purpose, &mut derived.slot)?;
         Ok(derived)
     }
 
-    /// Returns a name that identifies the key without revealing it. It may be shown to anybody if the key is
-    /// unguessable.
+    /// Returns an id derived from the key, which identifies the key without revealing it. It may be shown to anybody if
+    /// the key is unguessable.
     ///
     /// # Errors
     /// Fails only on a bug.

@@ -1,4 +1,4 @@
-//! Calls of AWS-LC. No other module uses its types.
+//! Calls of AWS-LC, the C library with the cryptographic functions. No other module uses its types.
 //!
 //! Contexts are created in locked memory. The library keeps key schedules inside the contexts and nowhere else.
 //! Contexts do not change after their creation, so that threads may share them.
@@ -16,7 +16,7 @@ const OK: i32 = 1;
 
 /// Fills `bytes` with cryptographically secure random bytes.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<()> {
-    // SAFETY: writes as many bytes as the slice has.
+    // SAFETY: the function writes as many bytes as the slice has.
     match unsafe { lc::RAND_bytes(bytes.as_mut_ptr(), bytes.len()) } {
         OK => Ok(()),
         _ => Err(Error::internal("the system gives no random bytes")),
@@ -89,7 +89,7 @@ pub(crate) fn hkdf_expand(key: &[u8], info: &[u8], out: &mut [u8]) -> Result<()>
 /// Returns the X25519 public key of a private key (RFC 7748).
 pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
     let mut public = [0; 32];
-    // SAFETY: both have the 32 bytes of a key.
+    // SAFETY: both arrays have the 32 bytes of a key.
     unsafe { lc::X25519_public_from_private(public.as_mut_ptr(), private.as_ptr()) };
     public
 }
@@ -97,10 +97,10 @@ pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
 /// Writes the X25519 shared secret of a private and a public key to `out`. Returns false if the public key is of low
 /// order, for which every private key yields zeros.
 pub(crate) fn x25519(private: &[u8; 32], public: &[u8; 32], out: &mut [u8; 32]) -> bool {
-    // SAFETY: all have the 32 bytes of a key.
+    // SAFETY: all three arrays have the 32 bytes of a key.
     let agreed = unsafe { lc::X25519(out.as_mut_ptr(), private.as_ptr(), public.as_ptr()) };
-    // Otherwise the thread's list of errors grows.
-    // SAFETY: has no conditions.
+    // Clears the errors that the library has added to its list for this thread, which would grow otherwise.
+    // SAFETY: the function has no preconditions.
     unsafe { lc::ERR_clear_error() };
     agreed == OK
 }
@@ -108,13 +108,13 @@ pub(crate) fn x25519(private: &[u8; 32], public: &[u8; 32], out: &mut [u8; 32]) 
 /// An AES-GCM key schedule for nonces of 96 bits and tags of 128 bits.
 #[derive(Debug)]
 pub(crate) struct GcmKey {
-    /// An `EVP_AEAD_CTX`, which must not be moved.
+    /// The library's `EVP_AEAD_CTX`, in locked memory; it must not be moved.
     context: Slot,
 }
 
 impl GcmKey {
     pub fn new(key: &[u8]) -> Result<GcmKey> {
-        // SAFETY: these return pointers to static tables.
+        // SAFETY: these functions have no preconditions and return pointers to static tables.
         let algorithm = unsafe {
             match key.len() {
                 16 => lc::EVP_aead_aes_128_gcm(),
@@ -124,7 +124,7 @@ impl GcmKey {
         };
         let mut context = Slot::new(size_of::<lc::EVP_AEAD_CTX>())?;
         let pointer = context.as_mut_ptr().cast::<lc::EVP_AEAD_CTX>();
-        // SAFETY: the slot is large enough and aligned for the context, and zero, which is an empty one.
+        // SAFETY: the slot is large enough and aligned for a context, and zeros are a valid empty context.
         let made = unsafe {
             lc::EVP_AEAD_CTX_init(pointer, algorithm, key.as_ptr(), key.len(), TAG_BYTES, null_mut())
         };
@@ -188,11 +188,12 @@ impl GcmKey {
         tag: &[u8; TAG_BYTES],
     ) -> bool {
         assert_eq!(encrypted.len(), data.len(), "a message of another length than its data");
-        // SAFETY: two slices of one length, of which nobody else has the second.
+        // SAFETY: the two slices have the same length and do not overlap, because the second is an exclusive reference.
         unsafe { self.open_at(nonce, associated, encrypted.as_ptr(), data, tag) }
     }
 
-    /// SAFETY: `encrypted` must be `data` itself or as many bytes elsewhere.
+    /// SAFETY: the caller must pass as `encrypted` a pointer to `data` itself or to as many bytes that do not overlap
+    /// `data`.
     unsafe fn open_at(
         &self,
         nonce: &[u8; GCM_NONCE_BYTES],
@@ -201,7 +202,8 @@ impl GcmKey {
         data: &mut [u8],
         tag: &[u8; TAG_BYTES],
     ) -> bool {
-        // SAFETY: the caller's promise for input and output; the others are slices.
+        // SAFETY: input and output fulfil the condition of this function; the other pointers and lengths are those of
+        // slices.
         let opened = unsafe {
             lc::EVP_AEAD_CTX_open_gather(
                 self.pointer(),
@@ -218,8 +220,8 @@ impl GcmKey {
         };
         if opened != OK {
             data.fill(0);
-            // Otherwise the thread's list of errors grows.
-            // SAFETY: has no conditions.
+            // Clears the errors that the library has added to its list for this thread, which would grow otherwise.
+            // SAFETY: the function has no preconditions.
             unsafe { lc::ERR_clear_error() };
         }
         opened == OK
@@ -228,7 +230,7 @@ impl GcmKey {
 
 impl Drop for GcmKey {
     fn drop(&mut self) {
-        // SAFETY: the context was made, and is not used after this.
+        // SAFETY: the context was initialized by the library, and is not used after this call.
         unsafe { lc::EVP_AEAD_CTX_cleanup(self.context.as_mut_ptr().cast()) }
     }
 }
@@ -236,7 +238,7 @@ impl Drop for GcmKey {
 /// An AES key schedule for one direction, encryption or decryption.
 #[derive(Debug)]
 pub(crate) struct AesKey {
-    /// An `AES_KEY`.
+    /// The library's `AES_KEY`, in locked memory.
     schedule: Slot,
 }
 
@@ -255,7 +257,7 @@ impl AesKey {
     ) -> Result<AesKey> {
         let mut schedule = Slot::new(size_of::<lc::AES_KEY>())?;
         let bits = 8 * key.len() as c_uint;
-        // SAFETY: the slot is large enough and aligned, and the key has as many bits.
+        // SAFETY: the slot is large enough and aligned for a key schedule, and the key has `bits` bits.
         match unsafe { set(key.as_ptr(), bits, schedule.as_mut_ptr().cast()) } {
             0 => Ok(AesKey { schedule }),
             _ => Err(refused("setting a key")),
@@ -276,14 +278,15 @@ impl AesKey {
     /// Encrypts or decrypts as [`AesKey::count`] does, from another buffer of the same length.
     pub fn count_to(&self, start: &[u8; START_BYTES], from: &[u8], data: &mut [u8]) {
         assert_eq!(from.len(), data.len(), "a message of another length than its data");
-        // SAFETY: two slices of one length, of which nobody else has the second.
+        // SAFETY: the two slices have the same length and do not overlap, because the second is an exclusive reference.
         unsafe { self.count_at(start, from.as_ptr(), data) }
     }
 
-    /// SAFETY: `from` must be `data` itself or as many bytes elsewhere.
+    /// SAFETY: the caller must pass as `from` a pointer to `data` itself or to as many bytes that do not overlap
+    /// `data`.
     unsafe fn count_at(&self, start: &[u8; START_BYTES], from: *const u8, data: &mut [u8]) {
         let (mut counter, mut rest, mut used) = (*start, [0_u8; START_BYTES], 0);
-        // SAFETY: the caller's promise for input and output; counter and rest have a block each.
+        // SAFETY: input and output fulfil the condition of this function; `counter` and `rest` have one block each.
         unsafe {
             lc::AES_ctr128_encrypt(
                 from,
@@ -295,7 +298,7 @@ impl AesKey {
                 &mut used,
             );
         }
-        // The key stream behind the last byte.
+        // Wiped, because it contains the unused rest of the key stream.
         zeroize::Zeroize::zeroize(&mut rest);
     }
 

@@ -23,13 +23,13 @@ const SMALL_BYTES: usize = 64;
 const LARGE_BYTES: usize = 1024;
 const REGION_BYTES: usize = 16 << 10;
 
-/// Free slots of each size.
+/// The free slots of locked memory, by size class (small and large).
 static FREE: [Mutex<Vec<Start>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
 
 /// Address of the first byte of a free slot.
 struct Start(NonNull<u8>);
 
-// SAFETY: nobody else has the slot.
+// SAFETY: a free slot has no other owner, so its address may be sent to another thread.
 unsafe impl Send for Start {}
 
 /// A slot of locked memory, aligned to 64 bytes; initially zero.
@@ -38,13 +38,13 @@ pub(crate) struct Slot {
     bytes: usize,
 }
 
-// SAFETY: the slot has its bytes alone; shared references only read.
+// SAFETY: a slot owns its bytes exclusively, and shared references to it only read them.
 unsafe impl Send for Slot {}
-// SAFETY: as above.
+// SAFETY: a slot owns its bytes exclusively, and shared references to it only read them.
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Allocates a slot of `bytes` bytes.
+    /// Allocates a slot of `bytes` bytes of locked memory, which are zero.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.
@@ -58,7 +58,7 @@ impl Slot {
                     .advise("raise the limit of locked memory (ulimit -l; LimitMEMLOCK= of a systemd unit)")
             })?;
             free.extend((0..REGION_BYTES).step_by(slot_bytes).map(|offset| {
-                // SAFETY: within the region.
+                // SAFETY: the offset is within the region.
                 Start(unsafe { region.add(offset) })
             }));
         }
@@ -80,14 +80,14 @@ impl Deref for Slot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the slot has as many bytes, which were zeroed when it was mapped.
+        // SAFETY: the slot has `bytes` bytes, which were zeroed when they were mapped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl DerefMut for Slot {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else has the slot.
+        // SAFETY: the slot has `bytes` bytes, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -116,7 +116,7 @@ impl<T> Locked<T> {
     /// secrets that protect data must be created in their slot instead.
     ///
     /// # Errors
-    /// As [`Slot::new`].
+    /// Errors of [`Slot::new`].
     pub fn new(value: T) -> Result<Locked<T>> {
         const { assert!(align_of::<T>() <= 64 && size_of::<T>() <= LARGE_BYTES) };
         let mut slot = Slot::new(size_of::<T>())?;
@@ -130,14 +130,14 @@ impl<T> Deref for Locked<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: written when this was made, and not since.
+        // SAFETY: the value was written when this was created, and has not been moved or changed since.
         unsafe { self.slot.start.cast::<T>().as_ref() }
     }
 }
 
 impl<T> Drop for Locked<T> {
     fn drop(&mut self) {
-        // SAFETY: the value is there, and nobody uses it after this.
+        // SAFETY: the slot contains the value, which is not used after this.
         unsafe { self.slot.as_mut_ptr().cast::<T>().drop_in_place() }
     }
 }

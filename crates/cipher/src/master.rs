@@ -1,4 +1,5 @@
-//! The master key of a node: 32 bytes from a file, an environment variable, or a command.
+//! The master key of a node, which encrypts all other keys of its data directory: 32 bytes from a file, an environment
+//! variable, or the output of a command.
 
 use crate::keys::Secret;
 use crate::locked::Slot;
@@ -27,12 +28,12 @@ pub(crate) const FINGERPRINT_BYTES: usize = 8;
 
 const FORMS: &str = "32 bytes (openssl rand 32), or 64 hexadecimal digits (openssl rand -hex 32)";
 
-/// Source of a master key.
+/// The place from which a master key is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// A file that only its owner may read.
+    /// A file with the key, which only its owner may read.
     File(PathBuf),
-    /// The name of an environment variable that has 64 hexadecimal digits.
+    /// The name of an environment variable whose value is the key, as 64 hexadecimal digits.
     Variable(String),
     /// A command for `sh -c` that prints the key on its standard output.
     Command(String),
@@ -65,7 +66,8 @@ impl MasterKey {
     }
 
     fn load_within(source: &KeySource, wait: Duration) -> Result<MasterKey> {
-        // Nothing else holds the bytes on their way, and one more shows that there are too many.
+        // Read directly into locked memory. The slot has room for one byte more than a key, by which a text that is too
+        // long is detected.
         let mut text = Slot::new(TEXT_BYTES + 1)?;
         let read = match source {
             KeySource::File(path) => read_file(path, "master key", &mut text)?,
@@ -367,7 +369,7 @@ mod tests {
             (file(folder.path(), &[7; 5000], 0o600), ErrorKind::Invalid, "more bytes"),
             (file(folder.path(), wrong.as_bytes(), 0o600), ErrorKind::Invalid, "64 bytes"),
             (KeySource::Variable("FARPOOL_NO_SUCH".into()), ErrorKind::NotFound, "FARPOOL_NO_SUCH"),
-            // Some variable that is always there.
+            // `PATH` stands for an existing variable whose value is no key.
             (KeySource::Variable("PATH".into()), ErrorKind::Invalid, "no key"),
             (command("exit 3"), ErrorKind::Unavailable, "exit status: 3"),
             (command(&format!("echo {DIGITS}; exit 1")), ErrorKind::Unavailable, "exit status: 1"),
@@ -376,7 +378,8 @@ mod tests {
         ];
         for (source, kind, part) in cases {
             let error = load(&source).unwrap_err();
-            // A command with more output than a key may be killed by a closed pipe first.
+            // Not checked for a command with more output than a key: it may be killed by a closed pipe first, which is
+            // another error.
             assert!(
                 error.kind == kind && error.message.contains(part) || part == "more bytes",
                 "{source}: {error}"

@@ -1,4 +1,4 @@
-//! Encryption of values of tables in the memory of a process.
+//! Encryption of values of tables while they are in the memory of a process, under a random key that is never stored.
 
 use crate::cipher::{Cipher, Mode, START_BYTES, Tag};
 use crate::keys::Secret;
@@ -23,7 +23,7 @@ pub struct MessageTag {
 }
 
 impl MemoryCipher {
-    /// Draws a random key.
+    /// Creates a cipher with a new random key.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.
@@ -86,7 +86,8 @@ mod tests {
                     (cipher.encrypt(&mut data).unwrap(), data)
                 })
                 .collect();
-            // Blocks of AES, of all messages: a counter that two share would show.
+            // All plain blocks are equal, so two AES blocks that were encrypted with the same counter would be equal,
+            // too.
             let blocks = messages.iter().flat_map(|(_, data)| data.chunks(16));
             assert_eq!(blocks.collect::<std::collections::HashSet<_>>().len(), 50 * 4096 / 16);
             for (message_tag, data) in &messages {

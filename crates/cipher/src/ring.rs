@@ -29,7 +29,7 @@ impl KeyRing {
         KeyRing { fingerprint: *master.fingerprint_bytes(), entries: Vec::new() }
     }
 
-    /// Draws a random key and wraps it under the master key.
+    /// Generates a random key and wraps (encrypts) it under the master key.
     ///
     /// # Errors
     /// `Denied` if `master` is not the master key of the ring; `OverLimit` if there are too many keys; errors of

@@ -1,4 +1,5 @@
-//! System calls: locked memory, and commands that are waited for and killed.
+//! System calls: mapping locked memory (never swapped out), waiting for the output of a command with a time limit, and
+//! killing a command.
 
 #![expect(unsafe_code, reason = "these are system calls")]
 
@@ -18,7 +19,7 @@ pub(crate) fn locked_region(bytes: usize) -> io::Result<NonNull<u8>> {
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the range was just mapped.
+    // SAFETY: the range has just been mapped.
     match unsafe { lock(start, bytes) } {
         Ok(()) => NonNull::new(start.cast()).ok_or_else(|| io::Error::other("a mapping at address 0")),
         Err(error) => {
@@ -29,11 +30,14 @@ pub(crate) fn locked_region(bytes: usize) -> io::Result<NonNull<u8>> {
     }
 }
 
+/// Locks a range of memory, so that it is not swapped out; on Linux, core dumps and child processes do not contain it
+/// either.
+///
 /// # Safety
-/// The range is mapped.
+/// The caller must have mapped the range.
 unsafe fn lock(start: *mut libc::c_void, bytes: usize) -> io::Result<()> {
     let done = |outcome: i32| if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: the caller mapped the range, of which these change no byte in this process.
+    // SAFETY: the caller has mapped the range, and these calls change none of its bytes in this process.
     unsafe {
         done(libc::mlock(start, bytes))?;
         #[cfg(target_os = "linux")]
@@ -62,7 +66,7 @@ pub(crate) fn wait_readable(file: BorrowedFd<'_>, wait: Duration) -> io::Result<
 /// Kills all processes of a process group.
 pub(crate) fn kill_group(leader: u32) {
     if let Some(group) = i32::try_from(leader).ok().filter(|group| *group > 1) {
-        // SAFETY: a signal to other processes.
+        // SAFETY: the call only sends a signal to other processes.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
 }

@@ -25,30 +25,30 @@ pub struct Wiping<A>(pub A);
 // caller.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
         unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
         unsafe { self.0.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if WIPES.load(Ordering::Relaxed) {
-            // SAFETY: the block has as many bytes, and nobody uses it any more.
+            // SAFETY: the block has `layout.size()` bytes, and the caller does not use it any more.
             unsafe { wipe(pointer, layout.size()) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         if !WIPES.load(Ordering::Relaxed) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
             return unsafe { self.0.realloc(pointer, layout, new_size) };
         }
-        // The block may move, and what it leaves behind is to be overwritten.
+        // Not left to `A`, because the block may move, and its old place must be overwritten.
         // SAFETY: the caller promises that the new size is one with this alignment, and not zero.
         let new = unsafe { self.0.alloc(Layout::from_size_align_unchecked(new_size, layout.align())) };
         if !new.is_null() {
@@ -64,11 +64,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Wiping<A> {
 
 /// Overwrites a block that is about to be freed.
 ///
-/// SAFETY: the block has `bytes` bytes, which nobody else uses.
+/// SAFETY: the block must have `bytes` bytes, which nobody else uses.
 unsafe fn wipe(pointer: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
     unsafe { pointer.write_bytes(0, bytes) };
-    // Otherwise writes to memory that is never read again might be left out.
+    // Prevents the compiler from leaving out the writes, because the memory is never read again.
     black_box(pointer);
 }
 
@@ -78,14 +78,14 @@ mod tests {
     use parking_lot::Mutex;
     use std::alloc::System;
 
-    /// Retains freed blocks, for inspection.
+    /// An allocator for tests that keeps a copy of each block as it is when it is freed.
     #[derive(Default)]
     struct Keeping(Mutex<Vec<Vec<u8>>>);
 
-    // SAFETY: all memory is the system's; what is freed is copied first.
+    // SAFETY: all calls are passed on to the system's allocator; a freed block is copied before.
     unsafe impl GlobalAlloc for Keeping {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
             unsafe { System.alloc(layout) }
         }
 
@@ -93,7 +93,7 @@ mod tests {
             // SAFETY: the block has as many bytes, all of which the test has written.
             let bytes = unsafe { std::slice::from_raw_parts(pointer, layout.size()) }.to_vec();
             self.0.lock().push(bytes);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller fulfils the conditions of this function, which are those of the call.
             unsafe { System.dealloc(pointer, layout) }
         }
     }

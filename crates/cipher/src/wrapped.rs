@@ -19,12 +19,12 @@ const ASSOCIATED_BYTES: usize = 4 + 2 * ID_BYTES;
 /// Bytes of a wrapped key.
 pub const WRAPPED_KEY_BYTES: usize = ASSOCIATED_BYTES + SALT_BYTES + TAG_BYTES + KEY_BYTES;
 
-/// Purpose of a wrapped key.
+/// Purpose of a wrapped (encrypted) key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// Encrypts all files of a data directory, and wraps the keys of its tenants.
+    /// Encrypts all files of a data directory, and wraps (encrypts) the keys of its tenants.
     Directory,
-    /// Wraps the keys of a tenant's tables.
+    /// Wraps (encrypts) the keys of a tenant's tables.
     Tenant,
     /// Encrypts the parts of one table.
     Table,
@@ -34,7 +34,7 @@ impl KeyKind {
     const ALL: [KeyKind; 3] = [KeyKind::Directory, KeyKind::Tenant, KeyKind::Table];
 }
 
-/// The id of a wrapped key, drawn at random. It stays the same when the key is wrapped again.
+/// The id of a wrapped key, a random number. The id stays the same when the key is wrapped again under another key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WrappedKeyId([u8; ID_BYTES]);
 
@@ -67,7 +67,7 @@ pub struct WrappedKey {
 }
 
 impl WrappedKey {
-    /// Draws a random key and wraps it under the key `under`, whose id is `parent`.
+    /// Generates a random key and wraps (encrypts) it under the key `under`, whose id is `parent`.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory; `Internal` if the system provides no random bytes.
@@ -157,7 +157,7 @@ impl WrappedKey {
     ) -> Result<WrappedKey> {
         let (salt, wrapped, tag) = (random_salt()?, [0; KEY_BYTES], [0; TAG_BYTES]);
         let mut made = WrappedKey { kind, tier, id, parent, salt, tag, wrapped };
-        // The plain bytes are never outside of locked memory.
+        // A [`Secret`], so that the plain key is in locked memory only.
         let mut sealed = Secret::zero(KEY_BYTES)?;
         sealed.bytes_mut().copy_from_slice(key.bytes());
         let nonce = [0; GCM_NONCE_BYTES];
@@ -209,7 +209,8 @@ mod tests {
         Secret::take(&mut [byte; 32]).unwrap()
     }
 
-    /// Creates the key of a tenant and that of a table under it, with the key that wraps each.
+    /// Creates the key of a tenant under the key of a directory, and the key of a table under the tenant's key. Returns
+    /// for each the wrapped key, the plain key, and the id and the plain key of its parent.
     fn chain() -> [(WrappedKey, Secret, WrappedKeyId, Secret); 2] {
         let directory = WrappedKeyId([7; 16]);
         let (tenant, tenant_key) =

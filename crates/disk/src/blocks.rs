@@ -28,7 +28,7 @@ pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 /// time of decompression.
 const SAVED_PART: usize = 16;
 
-/// Approximate stored bytes that are read with one call.
+/// Approximate number of stored bytes that are read from the file with one call.
 const WINDOW_BYTES: usize = 512 << 10;
 
 const LENGTH_BYTES: usize = 4;
@@ -40,7 +40,7 @@ pub(crate) struct Blocks {
     pub codec: Codec,
     /// Index of the part in the order in which parts were added, from which nonces are made in an encrypted segment.
     pub place: u32,
-    /// Block table: stored length and check of each block; see the module documentation.
+    /// Block table: for each block its stored length and its check (a checksum or an authentication tag).
     pub table: Vec<u8>,
 }
 
@@ -75,9 +75,9 @@ pub(crate) enum BlockFailure {
 pub(crate) struct CodecScratch {
     pub compressor: Compressor,
     decompressor: Decompressor,
-    /// Output of the compressor for one block.
+    /// Buffer for the output of the compressor for one block.
     packed: Vec<u8>,
-    /// Stored bytes that were read.
+    /// Buffer for stored bytes that were read from the file and are not decompressed yet.
     window: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ thread_local! {
     static SCRATCH: RefCell<CodecScratch> = RefCell::default();
 }
 
-/// Calls `work` with the scratch of this thread.
+/// Calls `work` with the calling thread's [`CodecScratch`].
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut CodecScratch) -> T) -> T {
     SCRATCH.with_borrow_mut(work)
 }

@@ -1,4 +1,5 @@
-//! Tests of parts compressed in blocks: damaged, swapped and truncated blocks, and false lengths.
+//! Tests of parts of a segment file that are compressed in blocks: corrupted, swapped and missing blocks, and false
+//! lengths in the table of blocks.
 
 use super::tests::part as new_part;
 use super::*;
@@ -9,7 +10,7 @@ use crate::simulated::SimulatedDirectory;
 use farpool_codec::Codec;
 use farpool_model::limits;
 
-/// SplitMix64.
+/// A pseudo-random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -24,14 +25,15 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// Generates words in which only `bits` of each eight bytes are random.
+    /// Generates `bytes` bytes of 64-bit words of which only `bits` bits are random, so that fewer bits compress
+    /// better.
     fn words(&mut self, bytes: usize, bits: u32) -> Vec<u8> {
         let mask = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
         (0..bytes.div_ceil(8)).flat_map(|_| (self.next() & mask).to_le_bytes()).take(bytes).collect()
     }
 }
 
-/// Writes a segment of these parts, numbered from 0, and returns it with its device.
+/// Writes a segment with these parts, numbered from 0; returns the simulated disk, the directory and the segment.
 fn segment_of(
     parts: &[Vec<u8>],
     codec: Codec,
@@ -74,7 +76,7 @@ fn parts_of_all_kinds_come_back() {
                 for bits in [8, 30, 64] {
                     parts.push(random.words(bytes, bits));
                 }
-                // Compressible blocks next to incompressible ones.
+                // A part with compressible and incompressible blocks in random order.
                 let mixed = |_| {
                     if random.below(2) == 0 {
                         random.words(BLOCK_BYTES, 64)
@@ -95,7 +97,7 @@ fn parts_of_all_kinds_come_back() {
                 let alignment = if is_large { ALIGNMENT } else { SMALL_ALIGNMENT };
                 assert!(part.offset.is_multiple_of(alignment as u64));
             }
-            // A megabyte of zeros takes almost no space, and noise no more than its length.
+            // A part of zeros takes almost no space, and a part of noise no more than its length.
             let stored = |number: u64| opened.part(number).unwrap().bytes_stored;
             assert!(stored(36) < 20_000 && stored(39) == 2 << 20, "{} {}", stored(36), stored(39));
         }
@@ -119,7 +121,7 @@ fn damage_of_any_block_is_found() {
             let (device, directory, segment) = segment_of(std::slice::from_ref(&data), codec, is_encrypted);
             let part = segment.part(0).unwrap();
             let (start, end) = (part.offset as usize, (part.offset + part.bytes_stored) as usize);
-            // Most offsets are within the incompressible block.
+            // Flips a bit at a sample of offsets (most are within the incompressible block), and at all near the ends.
             for at in (start..end)
                 .filter(|at| end - start < 4000 || at % 61 == 0 || at - start < 300 || end - at < 300)
             {
@@ -140,7 +142,7 @@ fn damage_of_any_block_is_found() {
 #[test]
 fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
     let mut random = Random(3);
-    // Equal blocks with equal stored lengths.
+    // Three equal blocks, so that their plain contents and stored lengths do not reveal an exchange.
     let data = random.words(BLOCK_BYTES, 30).repeat(3);
     for codec in Codec::ALL {
         let (device, _directory, segment) = segment_of(&[data.clone(), data.clone()], codec, true);
@@ -157,7 +159,7 @@ fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
             assert!(error.kind == ErrorKind::Corrupt && error.message.contains("damaged at byte"), "{error}");
             file.write_at(&before, part.offset).unwrap();
         };
-        // Swaps the first two blocks, then repeats one.
+        // Swaps the first two blocks; then puts the first block in place of the second.
         let mut exchanged = before.clone();
         exchanged.rotate_left(stored);
         let mut other = part.clone();
@@ -168,13 +170,13 @@ fn encrypted_blocks_are_neither_exchanged_nor_left_out() {
         let mut other = part.clone();
         table(&mut other).table.copy_within(..entry_bytes, entry_bytes);
         refused(&other, &repeated);
-        // Drops the last block.
+        // Removes the last block from the table and the lengths.
         let mut other = part.clone();
         table(&mut other).table.truncate(2 * entry_bytes);
         (other.bytes, other.bytes_stored) = (2 * BLOCK_BYTES as u64, 2 * stored as u64);
         assert!(table(&mut other).clone().fit(other.bytes, other.bytes_stored, true));
         refused(&other, &before[..2 * stored]);
-        // Uses the blocks of another part, with its table.
+        // Puts the blocks and the table of another part in place of those of this part.
         let second = segment.part(1).unwrap().clone();
         let mut theirs = vec![0; before.len()];
         file.read_at(&mut theirs, second.offset).unwrap();
@@ -207,7 +209,7 @@ fn lengths_that_are_lies_are_refused() {
             assert_eq!(decoded(&Part { bytes_stored, ..good.clone() }, u64::MAX), None, "{bytes_stored}");
         }
         assert_eq!(decoded(&Part { offset: u64::MAX, ..good.clone() }, u64::MAX), None);
-        // Stored lengths of 0 and of more than the plain bytes, with a right sum.
+        // A block with a stored length of 0, or greater than its plain length, in a part whose total is right.
         for first in [0, BLOCK_BYTES as u32 + 1] {
             let mut other = good.clone();
             let old = u32::from_le_bytes(table(&mut other).table[..4].try_into().unwrap());
@@ -228,7 +230,7 @@ fn lengths_that_are_lies_are_refused() {
     assert!(fewer.fit(bytes - BLOCK_BYTES as u64, 15 * (entries as u64 - 1), false));
 }
 
-/// Blocks that decompress to a wrong length, with right checksums.
+/// Blocks with right checksums that decompress to another length than they should.
 #[test]
 fn blocks_of_other_lengths_are_errors() {
     for codec in Codec::ALL {

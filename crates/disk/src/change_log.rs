@@ -1,4 +1,5 @@
-//! The interface of the log of changes that a catalog and a key-value store write to.
+//! The interface of the log of changes that the catalog of tables and the key-value store write to, so that a
+//! replicated log can take the place of the log of a single node.
 
 use crate::log::{Log, Observer, ReservePolicy};
 use farpool_model::Result;

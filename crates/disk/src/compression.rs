@@ -16,7 +16,7 @@ pub enum CompressionPolicy {
     /// Compresses a part if that makes reading it faster, with the codec that makes it fastest.
     #[default]
     Auto,
-    /// Never compresses.
+    /// Compresses no part.
     None,
     /// Compresses with this codec every part that becomes smaller.
     By(Codec),
@@ -155,7 +155,8 @@ impl DirectoryOver for CompressingDirectory {
 mod tests {
     use super::*;
 
-    /// Returns the codec chosen at a rate in MB/s for the ratios of Zstandard and LZ4, and how many codecs were tried.
+    /// Returns the codec that is chosen at a read rate of `rate` MB/s, if Zstandard and LZ4 compress to these shares of
+    /// the length, and how many codecs were tried on a sample.
     fn chosen(rate: f64, zstd: f64, lz4: f64) -> (Option<Codec>, usize) {
         let mut tried = 0;
         let codec = cheapest(rate * 1e6, &mut |codec| {
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(chosen(1500.0, 0.1, 0.1), (Some(Codec::Lz4), 1));
         assert_eq!(chosen(5000.0, 0.1, 0.1), (None, 0));
         assert_eq!(chosen(f64::INFINITY, 0.1, 0.1), (None, 0));
-        // Incompressible data are sampled once.
+        // For incompressible data, a sample is compressed with one codec only.
         assert_eq!(chosen(100.0, 1.0, 1.0), (None, 1));
         assert_eq!(chosen(100.0, 0.95, 1.0), (None, 1));
         assert_eq!(chosen(700.0, 0.8, 0.9), (None, 1));

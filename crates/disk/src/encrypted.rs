@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Name of the file with the wrapped keys of an encrypted directory.
 pub const KEYS: &str = "keys";
 
-/// Format of the file's contents.
+/// Format number of the contents of the file with the wrapped keys.
 const FORMAT: u32 = 1;
 
 /// Returns `directory` with its keys if it is encrypted, and otherwise unchanged. An empty directory becomes an
@@ -25,7 +25,7 @@ const FORMAT: u32 = 1;
 /// # Errors
 /// `Denied` if the directory is encrypted and the master key is missing or wrong; `Invalid` if it is not encrypted and
 /// a master key is given, or if the tier does not authenticate data; `Corrupt` if the wrapped keys are corrupted or
-/// missing; those of the file system.
+/// missing; errors of the file system.
 pub fn unlock(
     directory: Arc<dyn Directory>,
     master: Option<&MasterKey>,
@@ -43,8 +43,8 @@ pub fn unlock(
     Ok(Arc::new(EncryptedDirectory { inner: directory, keys }))
 }
 
-/// Wraps the keys of a directory under another master key, without encrypting anything else again. After a crash in
-/// between, one of the two master keys opens the directory, and the error for the other one says so.
+/// Changes the master key of a directory: encrypts the directory's keys under the new one, and nothing else again.
+/// After a crash in between, one of the two master keys opens the directory, and the error for the other one says so.
 ///
 /// # Errors
 /// Errors of [`unlock`] with the old key.
@@ -64,7 +64,7 @@ fn ring(directory: &dyn Directory) -> Result<Option<KeyRing>> {
     KeyRing::from_bytes(&bytes).map(Some).map_err(|error| within(directory, error))
 }
 
-/// Creates the keys of an empty directory, and stores them wrapped under the master key.
+/// Creates the keys of an empty directory, and stores them encrypted under the master key.
 fn begin(directory: &dyn Directory, master: &MasterKey, new: Option<Tier>) -> Result<KeyRing> {
     let names = directory.names().map_err(|error| failed(directory, "list", "files", &error))?;
     let others: Vec<&String> = names.iter().filter(|name| !is_of_keys(name)).collect();
@@ -139,7 +139,7 @@ impl DirectoryOver for EncryptedDirectory {
         &*self.inner
     }
 
-    /// Omits the file of the wrapped keys, which no other module uses.
+    /// Hides the file of the wrapped keys, which no other module uses, from listings.
     fn name_here(&self, below: String) -> Option<String> {
         (!is_of_keys(&below)).then_some(below)
     }

@@ -1,4 +1,5 @@
-//! Tests of directories with and without keys, and with right and wrong ones.
+//! Tests of encrypted data directories: opened with the right master key, with a wrong one or none, and changing the
+//! master key.
 
 use super::*;
 use crate::simulated::{Faults, SimulatedDirectory};
@@ -8,7 +9,7 @@ fn master(byte: u8) -> MasterKey {
     MasterKey::new(Secret::take(&mut [byte; 32]).unwrap()).unwrap()
 }
 
-/// Unlocks the directory with the keys of the tests.
+/// Opens the directory with the master key of the tests, encrypting it if it is new.
 pub(crate) fn with_keys(directory: Arc<dyn Directory>) -> Arc<dyn Directory> {
     unlock(directory, Some(&master(1)), Some(Tier::Standard)).unwrap()
 }
@@ -32,7 +33,7 @@ fn what_is_sealed_is_read_with_the_key_only() {
         write_sealed(&*directory, NAME, 1, TEXT).unwrap();
         assert_eq!(directory.names().unwrap(), [NAME]);
         assert!(!contents(&device, NAME).windows(5).any(|window| window == b"names"));
-        // The tier is the one that the directory was created with.
+        // The encryption tier is the one that the directory was created with, whatever tier is requested later.
         let directory = unlock(device.clone(), Some(&master(1)), Some(Tier::Standard)).unwrap();
         assert_eq!(directory.keys().unwrap().tier(), tier);
         assert_eq!(read_sealed(&*directory, NAME, 1).unwrap(), TEXT);
@@ -45,7 +46,7 @@ fn what_is_sealed_is_read_with_the_key_only() {
             assert_eq!(none.kind, ErrorKind::Denied);
             assert!(none.advice.unwrap().contains("--master-key-file"));
         }
-        // A file under the name of another one fails.
+        // A sealed file that was renamed to another sealed file's name fails authentication.
         directory.rename(NAME, "manifest-000000000002").unwrap();
         let error = read_sealed(&*directory, "manifest-000000000002", 1).unwrap_err();
         assert!(error.kind == ErrorKind::Corrupt && error.message.contains("was changed"), "{error}");
@@ -94,8 +95,8 @@ fn directories_that_are_not_encrypted_stay_so() {
     assert!(empty.names().unwrap().is_empty());
 }
 
-/// Rotation is atomic under any failure or loss of power: one of the two master keys opens the directory, with equal
-/// files.
+/// Changing the master key is atomic under any failure or loss of power: afterwards, either the old or the new key
+/// opens the directory, and the files have the same contents.
 #[test]
 fn rotation_is_done_or_is_not() {
     let (mut old, mut new) = (0, 0);
@@ -120,7 +121,8 @@ fn rotation_is_done_or_is_not() {
     assert!(old > 20 && new > 20, "{old} {new}");
 }
 
-/// A crash while the keys are created leaves a directory that has them or that can be created again.
+/// A crash while an encrypted directory is created leaves a directory that has its keys, or one in which they can be
+/// created again.
 #[test]
 fn making_keys_is_done_or_is_not() {
     for seed in 0..100 {

@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// One directory without subdirectories.
+/// A directory of the file system, or a simulated one, that contains files and no subdirectories.
 pub trait Directory: fmt::Debug + Send + Sync {
     /// Creates an empty file, open for reading and writing.
     ///
@@ -25,19 +25,19 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// Opens an existing file for reading and writing.
     ///
     /// # Errors
-    /// `NotFound`, or errors of the file system.
+    /// `NotFound` if there is no such file; otherwise errors of the file system.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
     /// Renames a file, atomically replacing an existing file of the new name.
     ///
     /// # Errors
-    /// `NotFound`, or errors of the file system.
+    /// `NotFound` if there is no such file; otherwise errors of the file system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file. Open handles stay usable.
     ///
     /// # Errors
-    /// `NotFound`, or errors of the file system.
+    /// `NotFound` if there is no such file; otherwise errors of the file system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Returns the names of all files, sorted.
@@ -92,7 +92,7 @@ pub trait File: fmt::Debug + Send + Sync {
     /// `UnexpectedEof` if the file ends before `buffer` is full; otherwise errors of the file system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Asks the system to read the file ahead. Best effort.
+    /// Asks the operating system to read the file into its page cache in advance. Best effort: errors are ignored.
     fn will_be_read(&self) {}
 
     /// Writes all of `bytes` at `offset`, and extends the file if necessary. A failed call may have written some of the
@@ -117,8 +117,8 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Failures?*, USENIX ATC 2020).
     fn sync(&self) -> io::Result<()>;
 
-    /// Tells the system that the file will not be read again soon, so that its pages may be dropped from the page
-    /// cache. Best effort.
+    /// Tells the operating system that the file will not be read again soon, so that it may drop the file from its page
+    /// cache. Best effort: errors are ignored.
     fn release(&self) {}
 }
 

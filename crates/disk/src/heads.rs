@@ -1,6 +1,6 @@
-//! Heads of parts: the metadata of column chunks, with bounds and dictionary values. The heads of all open segments are
-//! in memory. In an encrypted directory they are encrypted there, too; heads under the key of a table stay encrypted as
-//! they are on disk.
+//! Heads of the parts of segments (files of column chunks): the metadata of each chunk, with bounds and dictionary
+//! values. The heads of all open segments are in memory. In an encrypted directory they are encrypted there, too; heads
+//! under the key of a table stay encrypted as they are on disk.
 
 use farpool_cipher::{MemoryCipher, MessageTag, Tag};
 use farpool_model::{Error, Result};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 /// Head of a part (the metadata of a column chunk) as it is held in memory.
 #[derive(Clone, Debug)]
 pub(crate) enum PartHead {
-    /// Unencrypted, in a plain directory.
+    /// The head is unencrypted, in a plain directory.
     Clear(Vec<u8>),
-    /// Encrypted under a key of this process.
+    /// The head is encrypted in memory under a random key of this process.
     Hidden { cipher: Arc<MemoryCipher>, message_tag: MessageTag, bytes: Box<[u8]> },
-    /// Encrypted under the key of the part's table, as in the file.
+    /// The head is encrypted under the key of the part's table, as in the file.
     OfTable { tag: Tag, bytes: Box<[u8]> },
 }
 
 impl PartHead {
-    /// Encrypts a clear head with `cipher`; returns other heads unchanged.
+    /// Encrypts an unencrypted head with `cipher`; returns encrypted heads unchanged.
     pub fn hidden(self, cipher: &Arc<MemoryCipher>) -> Result<PartHead> {
         let PartHead::Clear(bytes) = self else { return Ok(self) };
         let mut bytes = bytes.into_boxed_slice();
@@ -27,7 +27,7 @@ impl PartHead {
         Ok(PartHead::Hidden { cipher: cipher.clone(), message_tag, bytes })
     }
 
-    /// Returns the decrypted head.
+    /// Returns the head's bytes, decrypted if necessary.
     ///
     /// # Errors
     /// `Internal` for a head under the key of a table, which [`Segment::head`](crate::Segment::head) decrypts.

@@ -140,7 +140,7 @@ pub(crate) fn cipher(key: &Secret) -> Result<Cipher> {
 /// Nonce of a message. Each message under one key has another nonce.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Nonce {
-    /// Nonce of the only message under its key.
+    /// Nonce of a message that is the only one under its key.
     Only,
     /// Data of a part of a segment: the part's index in order of addition, from 0.
     Part(u32),
@@ -148,7 +148,7 @@ pub(crate) enum Nonce {
     Block(u32, u32),
     /// Head of a part of a segment: the index of the part.
     Head(u32),
-    /// The directory of a segment.
+    /// The nonce of the encrypted directory (list of parts) of a segment.
     Directory,
     /// Batch of a log, with its sequence number.
     Batch(u64),

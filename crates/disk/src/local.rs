@@ -1,4 +1,5 @@
-//! A directory in the operating system's file system.
+//! A data directory in the operating system's file system, which one process at a time has locked; and reading files
+//! with direct I/O, past the page cache.
 
 use crate::files::{Directory, File};
 use farpool_model::cast::{u64_from, usize_saturating};
@@ -133,7 +134,7 @@ impl Directory for LocalDirectory {
 /// Bytes of each piece of the temporary file by which the read rate of a device is measured, which takes about ten
 /// milliseconds on most devices.
 const MEASURED_PIECE_BYTES: usize = 1 << 20;
-/// Number of pieces.
+/// Number of pieces of [`MEASURED_PIECE_BYTES`] that are read to measure the rate.
 const MEASURED_PIECES: u64 = 8;
 
 /// Read rate in bytes per second that is assumed if it cannot be measured.
@@ -148,7 +149,7 @@ fn measured_rate(path: &Path) -> io::Result<f64> {
     let mut memory = vec![0; MEASURED_PIECE_BYTES + PAGE_BYTES];
     let start = memory.as_ptr().align_offset(PAGE_BYTES);
     let piece = memory.get_mut(start..start + MEASURED_PIECE_BYTES).ok_or(io::ErrorKind::Unsupported)?;
-    // Pseudorandom, so that no device can compress it.
+    // Pseudorandom contents, because a device that compresses would read compressible data faster.
     let mut state = 1_u64;
     for word in piece.chunks_exact_mut(8) {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -242,7 +243,7 @@ impl File for LocalFile {
     }
 
     fn will_be_read(&self) {
-        // Best effort.
+        // An error is ignored, because reading ahead only saves time.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::WillNeed);
     }
 
@@ -263,7 +264,7 @@ impl File for LocalFile {
     }
 
     fn release(&self) {
-        // Best effort: otherwise the system frees the memory when it needs it.
+        // An error is ignored: without the advice, the system frees the memory of its cache when it needs it.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
     }
 }
@@ -275,7 +276,7 @@ fn read_direct(file: &fs::File, buffer: &mut [u8], offset: u64, bounce: &mut Vec
     let start = bounce.as_ptr().align_offset(PAGE_BYTES);
     let pages = bounce.get_mut(start..start + BOUNCE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
     let read = read_in_place(file, buffer, offset, pages)?;
-    // Also reads the rest after a short read.
+    // Reads the rest through the bounce buffer, also after a short read.
     read_through(file, &mut buffer[read..], offset + u64_from(read), pages)
 }
 

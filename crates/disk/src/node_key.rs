@@ -12,7 +12,7 @@ use std::io;
 /// Name of the key file.
 const NODE_KEY: &str = PRIVATE;
 
-/// Format of the key file.
+/// Format number of the contents of the key file.
 const FORMAT: u32 = 1;
 
 /// Returns the private key of the node with this data directory, and creates it if there is none yet. Must be called
@@ -24,7 +24,7 @@ pub fn node_key(directory: &dyn Directory) -> Result<PrivateKey> {
     match directory.open(NODE_KEY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = PrivateKey::random()?;
-            // In a plain directory the key is in the clear on disk, so that copies of it in memory reveal no more.
+            // In a plain directory the key is unencrypted on disk, so copies of it in ordinary memory reveal no more.
             write_sealed(directory, NODE_KEY, FORMAT, key.bytes())?;
             return Ok(key);
         }

@@ -1,4 +1,4 @@
-//! Directories that stand over another one and change some of what it does.
+//! Wrappers of a data directory that change some of its operations (decorators) and pass on all others.
 
 use crate::compression::CodecSelector;
 use crate::files::{Directory, File};
@@ -8,16 +8,17 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
-/// A directory over another one. What an implementation does not define is done by the directory below.
+/// A directory that wraps another one, the directory below. Operations that an implementation does not define are
+/// passed on to the directory below.
 pub(crate) trait DirectoryOver: Debug + Send + Sync {
     fn below(&self) -> &dyn Directory;
 
-    /// Returns the name that a file has in the directory below.
+    /// Returns the name, in the directory below, of the file that is called `name` here.
     fn name_below<'a>(&self, name: &'a str) -> Cow<'a, str> {
         name.into()
     }
 
-    /// Returns the name of a file of the directory below here; `None` if it is not shown.
+    /// Returns the name here of the file that is called `below` in the directory below; `None` if the file is hidden.
     fn name_here(&self, below: String) -> Option<String> {
         Some(below)
     }

@@ -1,4 +1,4 @@
-//! Ids of chunks and segments.
+//! Ids of column chunks and of segments (the files in which chunks are stored).
 
 /// Id of a chunk or a segment of a data directory: 16 bits for the *origin*, the node that gave the id, and 48 bits for
 /// a counter of that node.
@@ -10,7 +10,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartId(pub u64);
 
-/// Bits of the counter.
+/// Number of bits of the counter in an id.
 const COUNTER_BITS: u32 = 48;
 
 impl PartId {
@@ -21,7 +21,7 @@ impl PartId {
 
     /// Returns the origin: the node that gave the id.
     pub fn origin(self) -> u16 {
-        // Cannot truncate: 16 bits are left.
+        // The cast cannot truncate, because only 16 bits are left after the shift.
         (self.0 >> COUNTER_BITS) as u16
     }
 

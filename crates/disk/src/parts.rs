@@ -1,4 +1,5 @@
-//! The directory of a segment: one entry for each part.
+//! The directory of a segment (an immutable file with column chunks of tables): one entry for each part, the stored
+//! form of one column chunk.
 //!
 //! Layout of an entry, all numbers little-endian: number, offset, plain bytes and, from format 3 on, stored bytes, each
 //! `u64`; the checksum, or in an encrypted segment the part's index in order of addition, `u32`; bytes of the head
@@ -19,7 +20,7 @@ use farpool_model::cast::{u32_checked, usize_saturating};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Formats that are written.
+/// The format numbers of segments that this version writes.
 pub(crate) const FORMAT: u32 = 3;
 pub(crate) const ENCRYPTED_FORMAT: u32 = 5;
 /// Older format that is still read. All parts are encrypted under the segment's key; there are no keys of tables.

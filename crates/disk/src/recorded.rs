@@ -1,4 +1,5 @@
-//! A log that keeps what is appended to it, for tests and simulations that apply the records a second time.
+//! A log of changes that also keeps a copy of each appended record in memory, for tests and simulations that apply the
+//! records a second time.
 
 use crate::change_log::ChangeLog;
 use crate::log::{Log, Observer, ReservePolicy};
@@ -7,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Records that were appended to a log, by number, in memory. Clones share them.
+/// Copies in memory of the records that were appended to a log, by sequence number. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Records(Arc<Mutex<BTreeMap<u64, Vec<u8>>>>);
 
@@ -22,8 +23,8 @@ impl Records {
         self.0.lock().len()
     }
 
-    /// Forgets the records from `number` on, which were lost in a crash: the log gives their sequence numbers to other
-    /// records.
+    /// Removes the records from `number` on, which the log has lost in a crash. The log gives their sequence numbers to
+    /// other records.
     pub fn forget_from(&self, number: u64) {
         self.0.lock().split_off(&number);
     }

@@ -54,7 +54,7 @@ const TRAILER_BYTES: usize = 40;
 /// Size of the write buffer in bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A segment that is being written.
+/// A segment (immutable file of parts) that is being written.
 #[derive(Debug)]
 pub struct SegmentWriter {
     directory: Arc<dyn Directory>,
@@ -83,7 +83,7 @@ pub struct NewPart<'a> {
     pub number: u64,
     /// Metadata of the column chunk (bounds, encoding and so on), which stay in memory while the segment is open.
     pub head: Vec<u8>,
-    /// Expected bytes of the data.
+    /// Expected number of bytes of the data that the callback of [`SegmentWriter::add`] appends.
     pub bytes: usize,
     /// Encryption key of the table, if the table has one. A plain directory ignores it.
     pub key: Option<&'a Arc<TableKey>>,
@@ -92,11 +92,11 @@ pub struct NewPart<'a> {
     pub may_be_packed: bool,
 }
 
-/// A segment open for reading.
+/// A segment (immutable file of parts) that is open for reading.
 #[derive(Debug)]
 pub struct Segment {
     name: String,
-    /// Path of the directory, for error messages.
+    /// Path of the data directory, for error messages.
     place: String,
     file: Arc<dyn File>,
     number: u64,
@@ -174,7 +174,7 @@ impl SegmentWriter {
     pub fn add(&mut self, part: NewPart<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let NewPart { number, head, bytes, key, may_be_packed } = part;
         self.turn_to(key)?;
-        // Offsets in the buffer are aligned as those in the file are.
+        // The data in the buffer are aligned as they will be in the file.
         assert!(
             self.written.is_multiple_of(u64_from(ALIGNMENT)),
             "written bytes end at a unit of the device"

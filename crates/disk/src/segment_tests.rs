@@ -1,4 +1,4 @@
-//! Tests of segments, plain and encrypted, compressed and not.
+//! Tests of segments (immutable files of column chunks), with and without encryption and compression.
 
 use super::*;
 use crate::compression::{CompressionPolicy, compressing};
@@ -7,7 +7,7 @@ use crate::simulated::SimulatedDirectory;
 use farpool_codec::Codec;
 use farpool_model::ErrorKind;
 
-/// Sizes of the data: none, small ones on both sides of a page, and a large one.
+/// Lengths of parts: zero, small ones on both sides of a disk page (4096 bytes), and large ones.
 const SIZES: [usize; 6] = [0, 1, 4095, 4097, SMALL_BYTES, 3 << 20];
 
 fn data(number: u64) -> Vec<u8> {
@@ -15,7 +15,8 @@ fn data(number: u64) -> Vec<u8> {
     (0..bytes).map(|i| (i as u64 * 31 + number) as u8).collect()
 }
 
-/// A device, the directory that reads it, and the key of a table in it.
+/// A simulated disk, the directory through which a segment is written and read, and the key of a table, if the parts
+/// are encrypted under one.
 type Case = (Arc<SimulatedDirectory>, Arc<dyn Directory>, Option<Arc<TableKey>>);
 
 /// Returns plain and encrypted directories, with and without table keys, for every compression policy.
@@ -33,7 +34,7 @@ fn all() -> Vec<Case> {
     ways.flat_map(cases).collect()
 }
 
-/// Draws a key for a table.
+/// Creates a random key of a table, of a new tenant.
 fn table_key(directory: &dyn Directory) -> Arc<TableKey> {
     directory.keys().unwrap().new_tenant().unwrap().new_table().unwrap()
 }
@@ -43,12 +44,12 @@ pub(super) fn part(number: u64, head: Vec<u8>, bytes: usize, key: Option<&Arc<Ta
     NewPart { number, head, bytes, key, may_be_packed: true }
 }
 
-/// Returns the key of a part: every third part has none.
+/// Returns the table key of a part, given its number: every third part has none.
 fn key_of(key: Option<&Arc<TableKey>>, number: u64) -> Option<&Arc<TableKey>> {
     key.filter(|_| number % 3 < 2)
 }
 
-/// Returns a plain directory and an encrypted one.
+/// Returns a plain and an encrypted directory, each after the simulated disk that it is on.
 fn both() -> [(Arc<SimulatedDirectory>, Arc<dyn Directory>); 2] {
     let directories = [SimulatedDirectory::new(), SimulatedDirectory::new()];
     let keyed = with_keys(directories[1].clone());
@@ -66,7 +67,7 @@ fn write(directory: &Arc<dyn Directory>, key: Option<&Arc<TableKey>>, parts: usi
     writer.finish().unwrap();
 }
 
-/// Reads all parts, and returns the first error.
+/// Reads all parts of the segment; returns the first error, if there is one.
 fn read(directory: &dyn Directory, key: Option<&Arc<TableKey>>, parts: usize) -> Result<()> {
     let segment = Segment::open(directory, 7)?;
     assert_eq!(segment.parts().count(), parts);
@@ -100,7 +101,7 @@ fn damage_anywhere_is_found() {
         for at in 0..bytes {
             device.flip(&segment_name(7), at as usize, 1 << (at % 8));
             match read(&*directory, key.as_ref(), 5) {
-                // Padding.
+                // The flipped bit was in padding, which no checksum covers.
                 Ok(()) => harmless += 1,
                 Err(error) => {
                     let place = format!("{} in", segment_name(7));
@@ -140,7 +141,7 @@ fn encrypted_parts_show_nothing() {
         .collect();
     let different: std::collections::BTreeSet<&&[u8]> = blocks.iter().collect();
     assert!(blocks.len() > 200 && different.len() == blocks.len());
-    // Another file with the same number and parts has another key.
+    // A segment written again with the same number and parts is encrypted with another key.
     let segment = Segment::open(&*directory, 7).unwrap();
     let (mut old, mut new) = ([0; 900], [0; 900]);
     segment.file.read_at(&mut old, segment.part(0).unwrap().offset).unwrap();
@@ -184,7 +185,7 @@ fn a_segment_that_was_not_finished_is_told() {
     writer.add(part(0, vec![1], 2 << 20, None), |out| out.resize(2 << 20, 5)).unwrap();
     drop(writer);
     assert!(Segment::open(&*directory, 7).unwrap_err().message.contains("was not finished"));
-    // The number of an unfinished segment is reused.
+    // A segment can be created again under the number of an unfinished one.
     SegmentWriter::create(directory.clone(), 7).unwrap().finish().unwrap();
     assert_eq!(Segment::open(&*directory, 7).unwrap().parts().count(), 0);
 }
@@ -223,7 +224,7 @@ fn parts_of_a_table_are_read_with_its_key_only() {
                     (!is_right).then_some(ErrorKind::Corrupt)
                 );
             }
-            // Moves data and head to the place of another part, of the same table or not.
+            // Tries to read another part, of the same table or not, as if it were this part.
             for taken in (0..4).filter(|taken| *taken != number).map(|taken| segment.part(taken).unwrap()) {
                 let moved = Part { number, ..taken.clone() };
                 for key in [None, Some(&one), Some(&other)] {

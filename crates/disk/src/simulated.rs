@@ -24,7 +24,7 @@ pub struct Faults {
     pub read_fails_after: Option<u64>,
 }
 
-/// A simulated directory; see the module documentation. Clones of the `Arc` share it.
+/// A directory in memory that simulates loss of power and failing devices. Clones of the `Arc` share it.
 #[derive(Debug)]
 pub struct SimulatedDirectory {
     state: Arc<Mutex<SimulatedState>>,
@@ -32,9 +32,9 @@ pub struct SimulatedDirectory {
 
 #[derive(Debug, Default)]
 struct SimulatedState {
-    /// Indexed by file number.
+    /// Contents of the files, by file number. A file keeps its number when it is renamed.
     files: BTreeMap<u64, Contents>,
-    /// Names as calls see them, and names as of the last sync.
+    /// Files by name, as calls see them. The next field has the names as of the last sync of the directory.
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
     files_made: u64,
@@ -45,7 +45,8 @@ struct SimulatedState {
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
-    /// Contents as reads return them, and contents on the device.
+    /// Contents of the file as reads return them. The next field is the contents on the device, which survive a loss of
+    /// power.
     bytes: Vec<u8>,
     durable: Vec<u8>,
     /// Indices of the sectors that the next sync writes.
@@ -149,7 +150,7 @@ impl Contents {
         std::mem::take(&mut self.dirty).into_iter().for_each(|sector| self.write_back(sector, SECTOR_BYTES));
     }
 
-    /// Copies the first `bytes` of a sector to the device, up to the end of the file.
+    /// Copies the first `bytes` bytes of a sector from the cached contents to the device, as far as the file reaches.
     fn write_back(&mut self, sector: usize, bytes: usize) {
         let start = sector * SECTOR_BYTES;
         let end = (start + bytes).min(self.bytes.len()).min(self.durable.len());

@@ -12,7 +12,7 @@ use farpool_cipher::{KeyKind, Salt, Secret, WrappedKey, WrappedKeyId};
 use farpool_model::Result;
 use std::sync::Arc;
 
-/// The encryption key of a tenant, which wraps the keys of the tenant's tables.
+/// The encryption key of a tenant, which wraps (encrypts) the keys of the tenant's tables.
 #[derive(Debug)]
 pub struct TenantKey {
     wrapped: WrappedKey,
@@ -28,7 +28,7 @@ pub struct TableKey {
 }
 
 impl Keys {
-    /// Draws a random key for a tenant.
+    /// Generates a random key for a tenant.
     ///
     /// # Errors
     /// `OverLimit` if the process may not lock more memory.
@@ -37,7 +37,7 @@ impl Keys {
         Ok(Arc::new(TenantKey { wrapped, key }))
     }
 
-    /// Unwraps the key of a tenant.
+    /// Decrypts (unwraps) the stored key of a tenant.
     ///
     /// # Errors
     /// Errors of [`WrappedKey::open`].
@@ -48,7 +48,7 @@ impl Keys {
 }
 
 impl TenantKey {
-    /// Draws a random key for a table of this tenant.
+    /// Generates a random key for a table of this tenant.
     ///
     /// # Errors
     /// Errors of [`Keys::new_tenant`].
@@ -58,7 +58,7 @@ impl TenantKey {
         Ok(Arc::new(TableKey { tenant: self.clone(), wrapped, key }))
     }
 
-    /// Unwraps the key of a table.
+    /// Decrypts (unwraps) the stored key of a table of this tenant.
     ///
     /// # Errors
     /// Errors of [`WrappedKey::open`].

@@ -1,4 +1,4 @@
-//! The keyspaces of all tenants.
+//! The keyspaces of all tenants. A keyspace has all keys of one tenant, in shards with one lock each.
 
 use crate::log::KeyLog;
 use crate::time::KeyTime;
@@ -45,7 +45,7 @@ impl Keyspaces {
         Keyspaces { pool, shards, secret, of_tenants, is_rebuilding: AtomicBool::new(false), time, log }
     }
 
-    /// Creates a set with these keyspaces and the settings of this set, without a log.
+    /// Creates a set with the keyspaces `of_tenants`, the settings of this set, and no log.
     pub(crate) fn like(&self, of_tenants: BTreeMap<TenantName, Arc<Keyspace>>) -> Self {
         Keyspaces {
             pool: Arc::clone(&self.pool),

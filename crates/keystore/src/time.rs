@@ -11,7 +11,7 @@ use farpool_model::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The clock for all keys of a node; see the module documentation.
+/// The clock for all keys of a node, which never goes back.
 #[derive(Debug)]
 pub struct KeyTime {
     clock: Arc<dyn Clock>,
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// A clock that advances only when set.
+    /// A clock for tests whose wall time and monotonic time advance only when the test sets them.
     #[derive(Debug, Default)]
     struct Hands {
         wall_ms: AtomicU64,

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(of(&[b"get"]), ("get", None));
         assert_eq!(of(&[b"nope", b"k"]), ("", None));
         assert_eq!(of(&[]), ("", None));
-        // Too long to be hashed ahead.
+        // The key is too long to be hashed in advance.
         assert_eq!(of(&[b"get", &[b'k'; KEY_BYTES + 1]]), ("get", None));
         let mut upcoming = PrefetchList::new();
         let many = [&b"k"[..]; KEYS * 2];

@@ -17,7 +17,7 @@ const SHARDS: usize = 4;
 const AFTER_CHURN: f64 = 1.25;
 const AFTER_REMOVALS: f64 = 1.5;
 
-/// A journal that discards its records.
+/// A log of changes (journal) that discards its records.
 struct Nowhere;
 
 impl Journal for Nowhere {
@@ -91,7 +91,7 @@ impl Churned {
         self.held[key] = held;
     }
 
-    /// Changes a random key; sizes rise and fall with the rounds.
+    /// Sets, changes, removes or expires a random key. The sizes of values depend on `round`.
     fn change(&mut self, round: usize) {
         let key = self.below(KEYS);
         let most = [200, 1500, 400, 3000, 90, 800][round % 6];
@@ -103,7 +103,8 @@ impl Churned {
             60..75 if self.held[key] != Held::Nothing => {
                 let (name, ms) = (format!("key:{key}"), (1 + self.below(500)).to_string());
                 self.run(&[b"PEXPIRE", name.as_bytes(), ms.as_bytes()]);
-                // The key expires before anything reads it again.
+                // The model forgets the key at once, because time advances beyond the expiry before anything reads the
+                // key again.
                 self.held[key] = Held::Nothing;
                 self.now += 501;
             }
@@ -139,7 +140,7 @@ impl Churned {
         (self.keys.uses().bytes, self.pool.bytes_used())
     }
 
-    /// Returns the memory usage of a new keyspace with the same keys.
+    /// Returns what [`Churned::bytes`] would return for a new keyspace with the same keys and values.
     fn fresh(&self) -> (usize, usize) {
         let mut fresh = Churned::new();
         for (key, held) in self.held.iter().enumerate().filter(|(_, held)| **held != Held::Nothing) {
@@ -168,14 +169,15 @@ fn memory_does_not_creep_with_churn_cuts_and_walks() {
     for round in 0..12 {
         for step in 0..KEYS {
             churned.change(round);
-            // A node does this in the background.
+            // Background maintenance, as a node does it.
             if step % 500 == 0 {
                 churned.keys.tidy(churned.now);
             }
             if step % 64 == 0 && !churned.keys.walk(&mut walk, &Nowhere).unwrap() {
                 walk = Walk::default();
             }
-            // A statement begins, runs for a while, and ends.
+            // A point-in-time view is taken, is kept while keys change, as for a SQL statement, and is then read and
+            // dropped.
             if step % 4000 == 1000 {
                 cut = Some((churned.keys.cut(0, churned.now), churned.count()));
             } else if step % 4000 == 3000 {
@@ -186,7 +188,7 @@ fn memory_does_not_creep_with_churn_cuts_and_walks() {
         let (now, fresh) = (churned.bytes(), churned.fresh());
         let limit = AFTER_CHURN * fresh.0 as f64;
         assert!(now.0 as f64 <= limit, "round {round}: {} bytes in place of {}", now.0, fresh.0);
-        // Sizes repeat every six rounds.
+        // The sizes of values repeat every six rounds, so the later rounds must not need more pages than the first six.
         if round < 6 {
             pages_most = pages_most.max(now.1);
         }

@@ -25,8 +25,8 @@ use std::sync::Arc;
 /// some microseconds for 16 KiB, and the time of copying its bytes if it is larger.
 const STEP_NS: usize = 40_000;
 
-/// Estimated nanoseconds to read the header of an entry, and to pass on an entry that passed the filter, without its
-/// bytes.
+/// Estimated nanoseconds to read the header of an entry. The next constant is the estimate of passing on an entry that
+/// passed the filter, without copying its bytes.
 const ENTRY_NS: usize = 6;
 const COPY_NS: usize = 80;
 const BYTES_COPIED_PER_NS: usize = 2;
@@ -70,7 +70,7 @@ pub struct ReadEntry<'a> {
 }
 
 impl<'a> ReadEntry<'a> {
-    /// A placeholder for no entry.
+    /// Initial value of array elements that are overwritten by entries before they are read.
     pub(crate) const NONE: ReadEntry<'static> = ReadEntry { entry: Entry::NONE, value: &[] };
 
     /// Creates the view of an entry whose uncompressed value is `value`.
@@ -340,7 +340,7 @@ impl BatchConsumer<'_> {
 
 #[cfg(test)]
 impl KeyCut {
-    /// Calls `f` with the slots of a part.
+    /// Calls `f` with batches of up to 64 slots of a part of the cut, unfiltered and including expired entries.
     pub(crate) fn read_slots(&self, part: &KeyCutPart, mut f: impl FnMut(crate::row_filter::Slots<'_>)) {
         let (shard, cut) = &self.shards[part.shard];
         let shard = self.keyspace.lock(*shard);

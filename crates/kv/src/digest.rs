@@ -65,7 +65,7 @@ impl KeyDigest {
 }
 
 fn hash_of_entry(space: SpaceId, table: &Table, entry: Entry<'_>) -> Result<u128> {
-    // Small and large hashes have the same contents in different encodings.
+    // Small and large hashes count as the same kind, because their contents may be equal in different encodings.
     let kind = match entry.kind() {
         Kind::Fields | Kind::Table => Kind::Fields,
         other => other,
@@ -85,7 +85,8 @@ fn hash_of_entry(space: SpaceId, table: &Table, entry: Entry<'_>) -> Result<u128
     Ok(hash_of(&numbers, &[entry.key(), &sum.to_le_bytes()]))
 }
 
-/// Returns the hash of some numbers and parts: SipHash-1-3 with a seed of zeros, as two nodes must compute the same.
+/// Returns the hash of some numbers and parts: SipHash-1-3 with a seed of zeros, because two nodes must compute equal
+/// hashes of equal contents.
 fn hash_of(numbers: &[u64], parts: &[&[u8]]) -> u128 {
     let mut hasher = SipHasher13::new();
     numbers.iter().for_each(|number| hasher.write(&number.to_le_bytes()));
@@ -137,7 +138,7 @@ mod tests {
             ],
         );
         assert_eq!((one.keys, one), (4, other));
-        // A hash that was large once.
+        // A hash that has become large, and small again, keeps the encoding of large hashes.
         let long = "v".repeat(100);
         let large = digest_of(3, &[&format!("HSET h f {long}"), "HSET h f 1"]);
         assert_eq!(large, digest_of(3, &["HSET h f 1"]));

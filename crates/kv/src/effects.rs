@@ -36,8 +36,8 @@ use farpool_model::{Error, ErrorKind, Result};
 pub(crate) enum Effect<'a> {
     /// Sets the key to this value and expiry (milliseconds since the epoch), replacing what it was.
     Put { space: SpaceId, key: &'a [u8], kind: Kind, expiry: Option<u64>, value: &'a [u8] },
-    /// Makes the value of the key a string of `length` bytes with `bytes` at `offset`. The other bytes stay; new ones
-    /// are zero.
+    /// Changes the string value of the key: sets its length to `length` and overwrites it with `bytes` from `offset`
+    /// on. All other bytes stay as they were; added bytes are zero.
     Edit { space: SpaceId, key: &'a [u8], length: usize, offset: usize, bytes: &'a [u8] },
     /// Sets the expiry of the key, or removes it with `None`; does nothing if the key is absent.
     Expire { space: SpaceId, key: &'a [u8], expiry: Option<u64> },
@@ -245,7 +245,7 @@ impl<'a> Effect<'a> {
             let Some(maxmemory) = take_varint(rest)? else { return Ok(None) };
             return Ok(Some(Effect::Limits { limits: Limits { maxmemory, policy } }));
         }
-        // How many further varints follow the id of the space and the length of the key.
+        // The number of variable-length integers that follow the id of the space and the length of the key.
         let count = match tag {
             tag::PUT | tag::EDIT => 3,
             tag::FIELD => 2,
@@ -377,7 +377,7 @@ impl<'a> Effect<'a> {
 
     /// Applies an effect on one key to `table`, which holds the keys of its space and shard.
     fn apply_to(&self, table: &mut Table, hash: u64) -> Result<()> {
-        // At time 0, nothing has expired.
+        // The effect is applied as of time 0, at which no key has expired.
         let now = 0;
         match *self {
             Effect::Put { key, kind, expiry, value, .. } => {
@@ -495,11 +495,12 @@ mod tests {
         let refused: &[&[u8]] = &[
             &[0],
             &[13, 0],
-            // Too long a dictionary.
+            // A dictionary that is longer than the maximum.
             &[tag::DICTIONARY, 0, 0x81, 0x80, 1],
-            // An unknown policy.
+            // An unknown number of an eviction policy.
             &[tag::LIMITS, 8, 0],
-            // Values above the limit: the number of a space, the length of a key, of a value, the end of an edit.
+            // Numbers above their limits: the id of a space, the length of a key, the length of a value, the end of an
+            // edit.
             &[tag::REMOVE, 0xff, 0xff, 0xff, 0xff, 0x7f],
             &[tag::REMOVE, 0, 0x80, 0x80, 4],
             &[tag::PUT, 0, 0, 0, 0, 0x81, 0x80, 0x80, 0x80, 2],

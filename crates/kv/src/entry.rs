@@ -10,7 +10,8 @@
 //! ```
 //! Numbers are little-endian. A packed value is compressed (`packing/packers.rs`), and its length is that of the
 //! compressed bytes. The rest of the slot is unused and lets the value grow in place. The stamp (a record of the last
-//! use, for eviction) is not part of the contents: it may change in place even while a cut keeps the entry.
+//! use, for eviction) is not part of the contents: it may change in place even while a cut (point-in-time view) keeps
+//! the entry.
 
 use crate::evict::{STAMP_BITS, Stamp};
 use farpool_model::cast::u32_checked;
@@ -19,7 +20,7 @@ use std::ops::Range;
 const HEADER_BYTES: usize = 8;
 const EXPIRY_BYTES: usize = 8;
 
-/// Masks of the first two bytes of the header.
+/// Masks of the fields in the first two bytes of an entry's header.
 const KIND_MASK: u16 = 0b11;
 const PACKED: u16 = 0b100;
 const EXPIRES: u16 = 0b1000;
@@ -27,16 +28,16 @@ const STAMP_SHIFT: u32 = 4;
 
 const _: () = assert!(STAMP_SHIFT + STAMP_BITS == u16::BITS);
 
-/// The kind of a value.
+/// The kind of an entry's value, which is part of the entry's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A string of bytes.
+    /// The value is a string of bytes.
     String,
-    /// A small hash: its fields and their values back to back.
+    /// The value is a small hash: its fields and their values back to back.
     Fields,
-    /// A large hash: the id of its table of fields.
+    /// The value is a large hash, stored as the id of its table of fields.
     Table,
-    /// A row of a named space with a schema (`rows/mod.rs`).
+    /// The value is a row of a named space with a schema (`rows/mod.rs`).
     Row,
 }
 

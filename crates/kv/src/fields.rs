@@ -23,7 +23,7 @@ const SMALL_VALUE_BYTES: usize = 64;
 pub(crate) struct Tables {
     tables: Vec<Option<Box<Table>>>,
     free: Vec<u32>,
-    /// Id of the table that had the last step of maintenance.
+    /// Id of the table that had the latest step of background maintenance.
     next: usize,
 }
 
@@ -70,7 +70,7 @@ impl Tables {
         }
         self.next = (self.next + 1) % count;
         let Some(table) = &mut self.tables[self.next] else { return false };
-        // If there is no memory to grow the index, it stays as it is.
+        // If there is no memory to grow the index, the index stays as it is, which is no error.
         table.tidy().unwrap_or(false) | table.compact()
     }
 }
@@ -135,7 +135,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns the part of `bytes` that `part` selects; copied if `bytes` is owned, that is, a decompressed value.
+/// Returns the part of `bytes` that `part` selects. The part is copied if `bytes` is owned, because it is a
+/// decompressed value.
 fn within<'a>(
     bytes: &Cow<'a, [u8]>,
     part: impl for<'b> FnOnce(&'b [u8]) -> Option<Cow<'b, [u8]>>,
@@ -332,8 +333,8 @@ impl Table {
         Ok(added.len())
     }
 
-    /// Makes the value of `key` a large hash with the table of fields `table`, which must be `Some` and is replaced by
-    /// `None`.
+    /// Makes the value of `key` a large hash whose fields are those of the table in `table`, which must be `Some`;
+    /// takes the table out of it.
     ///
     /// # Errors
     /// Errors of [`Table::put`]; `table` is then put back.

@@ -19,13 +19,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Timeout of one attempt to lock a shard. Between attempts, the thread checks whether a long command was announced.
+/// Timeout of one attempt to lock a shard. Between attempts, the thread checks whether a long command was announced for
+/// the shard, for which it must not wait.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The shards of a keyspace that long commands hold, and the waiters for them.
 pub(crate) struct Holds {
     shards: Box<[HeldShard]>,
-    /// Number of announcements that have ended so far; tells waiting tasks whether one has ended since they looked.
+    /// Number of announcements of long commands that have ended so far; tells waiting tasks whether one has ended since
+    /// they checked.
     released: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
     have_waited: AtomicBool,
@@ -132,8 +134,8 @@ impl Drop for HeldMark<'_> {
 }
 
 impl Keyspace {
-    /// Announces a long command for these shards; must be called before it locks any of them, see the module
-    /// documentation.
+    /// Announces a long command for these shards. Must be called before the command locks any of them, because other
+    /// threads wait for a locked shard only if no long command is announced for it.
     fn announce(&self, shards: &[usize]) -> HoldAnnouncement<'_> {
         for shard in shards {
             self.holds().shards[*shard].announced.fetch_add(1, Ordering::AcqRel);
@@ -239,7 +241,7 @@ impl Keyspace {
         Poll::Pending
     }
 
-    /// Returns whether any task has waited in [`Keyspace::poll_released`] since the last call.
+    /// Returns whether any task has waited in [`Keyspace::poll_released`] since the last call of this function.
     pub fn take_waited(&self) -> bool {
         self.holds().have_waited.swap(false, Ordering::AcqRel)
     }

@@ -29,7 +29,8 @@ pub trait Journal: Send + Sync {
     /// The reason why changes cannot be logged.
     fn check(&self, bytes: usize) -> Result<()>;
 
-    /// Appends the journal's own header to `record`, which is empty.
+    /// Appends the header that the journal needs in front of each record (such as the name of the tenant) to `record`,
+    /// which is empty.
     fn begin(&self, record: &mut Vec<u8>);
 
     /// Appends a log record of at most about [`KV_RECORD_BYTES_MAX`] bytes and returns its sequence number. The record
@@ -80,7 +81,8 @@ impl<'j> Recorder<'j> {
         Recorder { journal, record: buffer, now, id, head: 0, has_parts, is_eager: true, failure }
     }
 
-    /// Makes the recorder append nothing before [`Recorder::finish`], however many bytes there are.
+    /// Returns the recorder in a mode in which it appends nothing to the journal before [`Recorder::finish`], however
+    /// many bytes of effects it has.
     pub fn lazy(self) -> Self {
         Recorder { is_eager: false, ..self }
     }

@@ -1,4 +1,6 @@
-//! The keyspace of a tenant: all its keys, divided into shards with one lock each.
+//! The keyspace of a tenant: all its keys, in all its spaces (namespaces of keys). The keys are divided by their hashes
+//! into shards with one lock each. A *long command*, one that may take longer than a step of some ten microseconds,
+//! holds the locks of its shards until it ends.
 
 use crate::evict::Policy;
 use crate::holds::Holds;
@@ -41,8 +43,8 @@ pub struct Keyspace {
     policy: AtomicU8,
     /// Latest time, in milliseconds since the epoch, that was passed in with any command.
     latest: AtomicU64,
-    /// Latest time passed in with a client's command, and the latest of these times that [`Keyspace::record_time`] has
-    /// written to the log.
+    /// Latest time passed in with a client's command. The next field is the latest of these times that
+    /// [`Keyspace::record_time`] has written to the log.
     asked: AtomicU64,
     recorded: AtomicU64,
     /// Latest time of an applied log record.
@@ -170,7 +172,8 @@ impl Keyspace {
         self.meter.set_most(usize_saturating(self.limits().maxmemory));
         *self.charges.lock() = std::mem::take(&mut *twin.charges.lock());
         self.applied_at(twin.applied.load(Ordering::Relaxed));
-        // Written again, as the record of the latest time may be among those removed from the end of the log.
+        // The latest time is to be written to the log again, because its record may be among those that were rolled
+        // back.
         self.recorded.store(0, Ordering::Relaxed);
     }
 
@@ -210,8 +213,8 @@ impl Keyspace {
         self.journal.get().map(|journal| &**journal)
     }
 
-    /// Returns the result of [`Keyspace::not_before`] for the time of a client's command, and notes this time for
-    /// [`Keyspace::record_time`].
+    /// Returns the time to use for a client's command that read the clock as `now` (see [`Keyspace::not_before`]), and
+    /// notes it, so that [`Keyspace::record_time`] writes it to the log.
     pub(crate) fn asked_at(&self, now: u64) -> u64 {
         let now = self.not_before(now);
         if now > self.asked.load(Ordering::Relaxed) {
@@ -220,7 +223,8 @@ impl Keyspace {
         now
     }
 
-    /// Returns the latest time of a client's command; `None` if it was returned before.
+    /// Returns the latest time of a client's command, to be written to the log; `None` if an earlier call has returned
+    /// this time.
     pub(crate) fn unrecorded_time(&self) -> Option<u64> {
         let asked = self.asked.load(Ordering::Relaxed);
         (self.recorded.swap(asked, Ordering::Relaxed) < asked).then_some(asked)
@@ -307,7 +311,7 @@ impl Keyspace {
         (0..self.shards()).filter(tidy).count() > 0
     }
 
-    /// Notes the time of a log record that is being applied.
+    /// Notes `now`, the time in a log record that is being applied, for [`Keyspace::tidy_applied`].
     pub(crate) fn applied_at(&self, now: u64) {
         self.applied.fetch_max(now, Ordering::Relaxed);
         self.not_before(now);

@@ -1,4 +1,5 @@
-//! Memory limit, eviction policy and usage counters of a tenant's keys.
+//! The memory limit and the eviction policy of a tenant's keys, which clients change by `CONFIG SET`, and the usage
+//! counters.
 
 use crate::effects::Effect;
 use crate::evict::Policy;
@@ -22,7 +23,7 @@ pub struct Limits {
 /// Memory in use, and counters since the start, of a tenant's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageCounters {
-    /// Bytes of the pool in use.
+    /// Bytes of pool memory that the tenant's keys take.
     pub bytes: usize,
     /// Number of evicted keys.
     pub evicted: u64,

@@ -1,4 +1,4 @@
-//! The pool memory that a tenant's keys take, and its limit.
+//! Counts the memory of the pool that a tenant's keys take, and enforces its limit (`maxmemory`).
 
 use farpool_model::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     used: AtomicUsize,
-    /// Limit in bytes; 0 for none.
+    /// Maximum bytes in use (`maxmemory`); 0 for no limit.
     most: AtomicUsize,
 }
 
 impl Meter {
-    /// Returns the bytes in use.
+    /// Returns the bytes of pool memory in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// stays empty and refuses all commands.
 pub struct Rebuild<'k> {
     keyspace: &'k Keyspace,
-    // Dropped before the announcement.
+    // Declared before the announcement of the long command, so that the locks are released first when both are dropped.
     shards: Vec<ShardGuard<'k>>,
     _hold: HoldAnnouncement<'k>,
     replacement: Arc<Keyspace>,

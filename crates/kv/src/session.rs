@@ -1,5 +1,5 @@
-//! The state of a client between commands: the selected space, the commands queued by `MULTI`, and the keys watched by
-//! `WATCH`.
+//! The state of a client between commands of the Redis protocol (session): the selected space (namespace of keys,
+//! Redis' numbered database), the commands queued by `MULTI`, and the keys watched by `WATCH`.
 //!
 //! A session executes commands in an [`ExecutionMode`]. In short mode, a command that would take longer than a step
 //! (see `KV_STEP_WORK_MAX`), or that needs a shard held by a long command, is deferred before it changes anything: the
@@ -84,8 +84,8 @@ pub enum ExecutionMode {
     /// At most one step, and without blocking on shards that long commands hold, because the thread serves other
     /// clients as well. Longer commands are deferred ([`DeferReason`]).
     Short,
-    /// Without a limit, blocking on locks. The shards of the command are marked as held during its execution, so that
-    /// commands in short mode are deferred and do not wait.
+    /// The command may take any time, and blocks on locks. The shards of the command are marked as held during its
+    /// execution, so that commands in short mode are deferred and do not wait.
     #[default]
     Long,
 }
@@ -114,7 +114,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// The state of one client between commands; see the module documentation.
+/// The state of one client between commands: the selected space, queued commands, watched keys.
 #[derive(Debug, Default)]
 pub struct Session {
     space: SpaceId,
@@ -181,7 +181,8 @@ impl Session {
         self.recorded.take()
     }
 
-    /// Notes that the next replies depend on the log record with this sequence number.
+    /// Notes that the next replies depend on the log record with the sequence number `number`; see
+    /// [`Session::take_recorded`].
     pub fn note_recorded(&mut self, number: u64) {
         self.recorded = self.recorded.max(Some(number));
     }
@@ -259,8 +260,8 @@ impl Session {
                 && ahead.command.is_some_and(|command| is_long_request(command, args, host))
     }
 
-    /// Executes or queues a request. All commands pass through this function; those about the connection go on to
-    /// [`Host::run`].
+    /// Executes a request, or queues it after `MULTI`. All commands pass through this function; those about the
+    /// connection are then executed by [`Host::run`].
     fn dispatch(
         &mut self,
         keyspace: &Keyspace,
@@ -304,7 +305,8 @@ impl Session {
             Place::Session(SessionCommand::Select) => self.select(args, replies),
             Place::Session(SessionCommand::Unwatch) => self.unwatch_all(keyspace, replies, ran),
             Place::Session(SessionCommand::Watch) => self.watch(keyspace, (args, moment.now), replies, ran),
-            // Not reached, as the check above refuses such a command without an existing subcommand.
+            // Not reached, because the check above refuses a command of this kind unless the arguments name an existing
+            // subcommand.
             Place::Subcommands => Err(UNKNOWN.into()),
         }
     }
@@ -352,8 +354,9 @@ impl Session {
         Ok(())
     }
 
-    /// Returns a recorder for the changes of a command or transaction. `writing` gives the arguments of each command
-    /// that writes. If there are none, or changes are not logged, the recorder records nothing.
+    /// Returns the recorder that collects the changes of a command or transaction for the log. `writing` has the
+    /// arguments of each command that writes; if it is empty, or if changes are not logged, the recorder ignores all
+    /// changes.
     fn recorder<'k, 'a>(
         &mut self,
         keyspace: &'k Keyspace,
@@ -434,7 +437,8 @@ fn check_accepts(keyspace: &Keyspace) -> Result<(), Refusal> {
     if keyspace.refuses_commands() { Err(REBUILDING.into()) } else { Ok(()) }
 }
 
-/// Marks a command as deferred. Returns the empty refusal with which functions report this.
+/// Sets the outcome of a command to deferred. Returns an empty [`Refusal`], which functions return as their error so
+/// that no reply is appended.
 fn deferred(ran: &mut ExecutedCommand, why: DeferReason) -> Refusal {
     ran.outcome = Outcome::Deferred(why);
     Refusal(Cow::Borrowed(""))

@@ -1,4 +1,5 @@
-//! A shard: a part of the keys of all spaces of a tenant, selected by hash and protected by one lock.
+//! A shard: a part of a tenant's keys, selected by hash and protected by one lock. It has one table of keys for each
+//! space (namespace of keys), and the watches (`WATCH`) of its keys.
 
 mod victims;
 
@@ -26,9 +27,9 @@ pub(crate) struct Shard {
     hasher: KeyHasher,
     orders: Arc<IndexOrders>,
     tables: BTreeMap<SpaceId, Table>,
-    /// Tables that were flushed (emptied) while a cut still keeps their entries.
+    /// Tables that were flushed (emptied) while a cut (point-in-time view) still keeps their entries.
     flushed: Vec<Table>,
-    /// Definitions of the named spaces; all shards have the same.
+    /// Definitions of the named spaces, which are equal in all shards.
     spaces: Arc<Spaces>,
     watched: HashMap<(SpaceId, Box<[u8]>), Vec<Watch>>,
     victims: Victims,
@@ -90,9 +91,9 @@ impl Shard {
         })
     }
 
-    /// Notes the outcome of appending the log record of a change to this shard. Must be called before the shard is
-    /// released, because later readers of the shard learn from [`Shard::recorded`] which record their reply depends on.
-    /// If appending failed, replies depend on a record that never becomes durable (the maximum number).
+    /// Notes `appended`, the outcome of appending the log record of a change to this shard. Must be called before the
+    /// shard is released, because later readers of the shard learn from [`Shard::recorded`] which record their reply
+    /// depends on. If appending failed, replies depend on a record that never becomes durable (the maximum number).
     pub fn note_record(&mut self, appended: &farpool_model::Result<Option<u64>>) {
         match appended {
             Ok(Some(number)) => {
@@ -218,7 +219,7 @@ impl Shard {
         self.recorded = 0;
     }
 
-    /// Registers `watch`, which is then touched by each change of the key.
+    /// Registers `watch` for a key: each later change of the key sets its flag (touches it).
     pub fn watch(&mut self, space: SpaceId, key: &[u8], watch: &Watch) {
         self.watched.entry((space, key.into())).or_default().push(watch.clone());
     }
@@ -253,7 +254,7 @@ impl Shard {
             let (looked_at, removed) =
                 table.expire(now, |key| expired.push((*space, Box::<[u8]>::from(key))));
             more |= removed * 4 > looked_at;
-            // If there is no memory to grow an index, it stays as it is.
+            // An error means that there is no memory to grow an index; the index then keeps its size.
             more |= table.tidy().unwrap_or(false);
             more |= table.reclaim_some() | table.compact() | table.tables.tidy_one() | table.repack_some();
         }

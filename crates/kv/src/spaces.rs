@@ -66,7 +66,7 @@ impl Spaces {
         self.by_prefix.len()
     }
 
-    /// Iterates over the spaces in the order of their prefixes.
+    /// Iterates over the spaces in ascending order of their prefixes, as bytes.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Space>> {
         self.by_prefix.iter().map(|(space, _)| space)
     }
@@ -119,7 +119,8 @@ impl Spaces {
     /// Returns the named space that a key belongs to; `None` if no prefix matches.
     pub fn owner(&self, key: &[u8]) -> Option<&Arc<Space>> {
         let behind = self.by_prefix.partition_point(|(space, _)| &*space.prefix <= key);
-        // All prefixes of `key` are on the chain that starts at the last prefix <= `key` and follows `outer`.
+        // The prefixes of `key` are all on the chain that begins at the last space with a prefix <= `key` and follows
+        // the indexes of enclosing spaces (`outer`).
         let mut at = behind.checked_sub(1)?;
         loop {
             let (space, outer) = &self.by_prefix[at];
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(read.iter().collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
         assert_eq!(read.owner(b"abc").unwrap().name, "ab");
         for cut in 1..bytes.len() {
-            // A cut at the end of a definition leaves a valid, shorter list.
+            // If the bytes are truncated at the end of a definition, they are a valid, shorter list.
             let is_less = Spaces::from_bytes(&bytes[..cut]).map_or(true, |read| read.len() < all.len());
             assert!(is_less, "{cut}");
         }

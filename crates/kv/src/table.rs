@@ -64,7 +64,7 @@ pub(crate) struct Table {
     expiry_cursor: SlabCursor,
     /// Reusable list of entry addresses for one step; empty between steps.
     seen: Vec<EntryAddress>,
-    /// Stamp (record of use, for eviction) for new keys.
+    /// Stamp (12 bits that record the last use of an entry, for eviction) that new entries get.
     fresh: Stamp,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Value {
     /// Whether the value is compressed.
     pub is_packed: bool,
     pub bytes: usize,
-    /// Bytes to allocate for the value, at least `bytes`; the rest is room for growth.
+    /// Number of bytes to allocate for the value, at least `bytes`; the excess lets the value grow in place.
     pub room: usize,
     /// Expiry in milliseconds since the epoch; `None` if the key does not expire.
     pub expiry: Option<u64>,
@@ -242,8 +242,9 @@ impl Table {
         Ok(place)
     }
 
-    /// Releases what belongs to an entry outside its slot, before the slot is freed or overwritten: its part in the
-    /// count of expiries, its table of fields, its reference to a compressor.
+    /// Updates the state outside the slot of an entry before the slot is freed or overwritten: decrements the count of
+    /// entries with an expiry, drops the table of fields of a large hash, and decrements the reference count of the
+    /// value's compressor.
     fn forget(&mut self, place: EntryAddress) {
         let entry = Entry::of(self.slabs.bytes(place));
         self.expiring -= usize::from(entry.expiry().is_some());
@@ -294,7 +295,8 @@ impl Table {
         let (was_expiring, stamp) = (old_entry.expiry().is_some(), old_entry.stamp());
         let least = if value.is_packed { value.room } else { value.bytes };
         let needed = entry_bytes(key.len(), least, is_expiring);
-        // Not in place if the expiry is added or removed, because that shifts the value within the slot.
+        // The entry is not changed in place if the expiry is added or removed, because that shifts the value within the
+        // slot.
         let stays = was_expiring == is_expiring && self.may_stay(old, needed);
         let place =
             if stays { old } else { self.slabs.allocate(entry_bytes(key.len(), value.room, is_expiring))? };
@@ -411,7 +413,7 @@ impl Table {
         next
     }
 
-    /// Does the same as [`Table::scan`], appending the entries to `out`.
+    /// Does the same as [`Table::scan`], but appends the entries to `out` instead of calling a function.
     pub fn scan_entries<'a>(&'a self, cursor: u64, now: u64, out: &mut Vec<Entry<'a>>) -> u64 {
         let mut places = Vec::new();
         let hash_of = |place: EntryAddress| self.hasher.hash(Entry::of(self.slabs.bytes(place)).key());

@@ -30,7 +30,7 @@ const STEP_BUCKETS: usize = 256;
 /// latest time may still be changed by a command with a slightly earlier time, so a walk must not skip it.
 const ANY_TIME: u64 = 0;
 
-/// Approximate bytes of a record of a walk.
+/// Approximate number of bytes of a log record that a walk writes.
 const RECORD_BYTES: usize = 256 << 10;
 
 /// The position of a walk; the default is the beginning.
@@ -44,7 +44,7 @@ pub struct Walk {
     records: u64,
 }
 
-/// A large entry of which a rest is still to be written.
+/// A large entry that has been written in part, and the place from which on the rest must be written.
 #[derive(Debug)]
 struct UnfinishedEntry {
     space: SpaceId,
@@ -122,7 +122,7 @@ impl Walk {
             });
             failed.clone()?;
             if self.cursor == 0 {
-                // The highest possible id of a space, so the next shard follows.
+                // After the highest possible id of a space, the walk continues with the next shard.
                 match space.checked_add(1) {
                     Some(next) => self.space = next,
                     None => (self.shard, self.space) = (self.shard + 1, 0),

@@ -1,4 +1,5 @@
-//! Random commands: replaying their records, or a walk and the records since it began, gives the same keys.
+//! Tests of the log of changes by random commands: replaying all records, or a walk (fuzzy snapshot) and the records
+//! since it began, must give the same keys.
 
 use super::Walk;
 use crate::journal::{Journal, Recorder, Replay, WhenFull};
@@ -13,14 +14,14 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Head of each record.
+/// The header that the journal of these tests writes in front of each record, as a log does with the tenant's name.
 const PREFIX: &[u8] = b"a tenant";
 
-/// A journal in memory.
+/// A log of changes (journal) that keeps its records in memory.
 #[derive(Clone, Default)]
 struct RecordingJournal {
     records: Arc<Mutex<Vec<Vec<u8>>>>,
-    /// Whether `check` fails, and whether `append` fails.
+    /// Whether [`Journal::check`] fails, and whether [`Journal::append`] fails, to simulate a full or broken disk.
     refuses: Arc<Mutex<(bool, bool)>>,
 }
 
@@ -67,7 +68,7 @@ fn run(keys: &Keyspace, session: &mut Session, command: &str) -> String {
     run_at(keys, session, NOW, &command.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Returns all keys as clients see them.
+/// Returns all keys with their values and expiries, as clients read them at the time `now`.
 fn seen(keys: &Keyspace, now: u64) -> Vec<String> {
     let mut found = Vec::new();
     for space in 0..3 {
@@ -160,7 +161,8 @@ proptest! {
     ) {
         let (keys, kept) = recording(64 << 20);
         let (mut session, mut now) = (Session::default(), NOW);
-        // Keys and fields for several steps of a walk, a value longer than a step, and a record in parts.
+        // Enough keys and fields that a walk takes several steps, a value longer than a step reads, and a transaction
+        // whose record has several parts.
         let long = "v".repeat(150_000);
         for other in 0..others {
             run(&keys, &mut session, &format!("SET other{other} {other}"));
@@ -185,7 +187,7 @@ proptest! {
             if command == "TIDY" {
                 keys.tidy(now);
             } else {
-                // One client's clock is slightly behind.
+                // Every seventh command reads the clock slightly earlier, as threads may.
                 let now = now - u64::from(at % 7 == 0) * 3;
                 let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
                 run_at(&keys, &mut session, now, &args);
@@ -201,13 +203,13 @@ proptest! {
         let again = keyspace(64 << 20, 2);
         replayed(&again, &records);
         prop_assert_eq!(&seen(&again, now), &expected);
-        // Replays onto the result again, and onto the walk.
+        // Replays all records onto the result a second time, and onto the keys of the walk.
         replayed(&again, &records);
         prop_assert_eq!(&seen(&again, now), &expected);
         let from_walk = keyspace(64 << 20, 3);
         replayed(&from_walk, &walked.records.lock());
         replayed(&from_walk, &records[first.min(records.len())..]);
-        // A clock that was put back makes no difference.
+        // Read at an earlier time, because a clock that was put back must not make expired keys exist again.
         prop_assert_eq!(&seen(&from_walk, NOW - 1000), &expected);
     }
 }
@@ -247,7 +249,7 @@ fn a_record_in_parts_counts_when_its_last_part_is_there() {
     replay.apply(&again, &records[4]).unwrap();
     assert_eq!(replay.bytes(), 0);
     assert_eq!(seen(&again, NOW), seen(&keys, NOW));
-    // The last parts of a record whose first parts are missing.
+    // Replay ignores the last parts of a record whose first parts are missing.
     replayed(&again, &records[3..]);
     assert_eq!(seen(&again, NOW), seen(&keys, NOW));
 }
@@ -267,7 +269,7 @@ fn nothing_changes_while_changes_cannot_be_recorded() {
     }
     assert!(run(&keys, &mut session, "EXEC").starts_with("-MISCONF"));
     assert_eq!(run(&keys, &mut session, "GET a"), "$1\r\n1\r\n");
-    // A record that cannot be appended is not acknowledged.
+    // If the record cannot be appended after the change, the client gets an error.
     *kept.refuses.lock() = (false, true);
     assert!(run(&keys, &mut session, "SET a 2").starts_with("-MISCONF"));
     *kept.refuses.lock() = (false, false);
@@ -297,7 +299,7 @@ fn a_key_that_expired_after_a_change_of_a_part_of_it_does_not_come_back() {
     run(&keys, &mut session, "HSET h g 2");
     assert_eq!(run_at(&keys, &mut session, NOW + 60, &[b"DBSIZE"]), ":2\r\n");
     keys.tidy(NOW + 60);
-    // A walk that starts at these records sees neither key any more.
+    // A walk that begins now sees neither key, because both have expired; the records before it are replayed on top.
     let walked = RecordingJournal::default();
     let mut walk = Walk::default();
     while keys.walk(&mut walk, &walked).unwrap() {}
@@ -351,11 +353,11 @@ fn a_strict_replay_fails_where_memory_ends_and_evicts_nothing() {
             true
         }
     });
-    // The first record sets the limits.
+    // One record more than keys was applied: the first sets the limits.
     let applied = failed.unwrap() - 1;
     assert!(applied > 50 && small.uses().evicted == 0, "{applied}");
     assert_eq!(small.count(0).keys, applied);
-    // A start with as little memory evicts.
+    // Recovery with as little memory evicts keys instead of failing.
     let small = keyspace(6 << 20, 2);
     replayed(&small, &records);
     assert!(small.uses().evicted > 0 && small.count(0).keys < 300);
@@ -379,14 +381,16 @@ fn records_do_the_same_whatever_the_time_is() {
     }
     let records = kept.records.lock().clone();
     let (early, late) = (keyspace(16 << 20, 2), keyspace(16 << 20, 3));
-    // For a client of this keyspace, all of that has expired long ago.
+    // Advances the time of the keyspace `late` so far that all recorded keys with an expiry have expired for its
+    // clients.
     run_at(&late, &mut session, NOW + 1_000_000, &[b"GET", b"a"]);
     replayed(&early, &records);
     replayed(&late, &records);
     assert_eq!(early.digest(0).unwrap(), late.digest(0).unwrap());
     assert_eq!(early.digest(NOW).unwrap(), keys.digest(NOW).unwrap());
     assert_eq!((early.digest(0).unwrap().keys, early.digest(NOW + 50).unwrap().keys), (3, 1));
-    // Only time that records carry removes keys.
+    // Maintenance of a replica removes keys that have expired by the times in records, and not by the keyspace's own
+    // time.
     while late.tidy_applied() {}
     assert_eq!(late.count(0).keys, 3);
     run_at(&keys, &mut session, NOW + 60_000, &[b"SET", b"c", b"1"]);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Number of runs of each query; the fastest counts.
+/// Number of times that each query is executed; the fastest execution is reported.
 const RUNS: usize = 3;
 
 #[tokio::main]
@@ -57,7 +57,7 @@ fn io_error(error: std::io::Error) -> Error {
     Error::unavailable(error.to_string())
 }
 
-/// A kind of values to measure.
+/// A kind of column values for which results are measured.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -79,7 +79,8 @@ fn spread(value: i64) -> i64 {
     value.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64)
 }
 
-/// Values that need all 64 bits, so that a scan reads as many bytes in the pool as are sent.
+/// Returns integers that need all 64 bits, so that they do not compress, and a scan reads as many bytes in the pool as
+/// are sent.
 fn wide(rows: std::ops::Range<i64>) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(rows.map(spread)))
 }
@@ -130,7 +131,7 @@ fn odd(kind: Kind, _rows: i64) -> Result<Expr> {
     Ok(Expr::compare(CompareOp::Eq, Expr::Column(kind.columns), Expr::Literal(one)))
 }
 
-/// Runs a program to its end.
+/// Executes a program and reads its whole result; returns the execution statistics.
 async fn run(pool: &RemotePool, program: &Program) -> Result<Receipt> {
     let mut execution = pool.execute(program, 2).await?;
     let mut readers = Vec::new();
@@ -220,7 +221,7 @@ async fn pass(
         if due_ns > now_ns + 1_000_000 {
             tokio::time::sleep(Duration::from_nanos(due_ns - now_ns)).await;
         } else if now_ns > due_ns + 10_000_000 {
-            // Unused time is not made up for later.
+            // The rate is measured anew after a pause, so that unused time does not allow a burst.
             (start_ns, bytes) = (now_ns, 0);
         }
     }

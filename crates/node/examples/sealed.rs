@@ -16,7 +16,7 @@ use futures::StreamExt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Pairs of runs; medians count.
+/// Number of pairs of runs, with and without encryption; the medians are reported.
 const PAIRS: usize = 15;
 
 const COLUMNS: usize = 4;
@@ -44,7 +44,8 @@ async fn main() -> Result<()> {
     in_turns("all rows", [&plain, &sealed], &large, 1).await
 }
 
-/// Seals and opens messages of `bytes`, a gigabyte in all, on this thread.
+/// Measures sealing (encrypting) and opening (decrypting) messages of `bytes` bytes, a gigabyte in total, on one
+/// thread; prints the rates.
 fn alone(bytes: usize) -> Result<()> {
     let key = PrivateKey::random()?;
     let messages = (1 << 30) / bytes;
@@ -76,7 +77,7 @@ fn alone(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the message as its receiver sees it.
+/// Returns the message as its receiver assembles it from its frames.
 fn received(message: Outgoing) -> Result<Message> {
     let mut bytes = bytes::BytesMut::from(&message.frames(1).concat()[..]);
     let mut assembler = Assembler::new();
@@ -91,7 +92,7 @@ fn received(message: Outgoing) -> Result<Message> {
 async fn load(pool: &RemotePool, rows: i64) -> Result<Program> {
     let table = TableName::new(format!("t{rows}"))?;
     let batch = |start: i64, end: i64| {
-        // Values that need all 64 bits.
+        // Integers that need all 64 bits, so that they do not compress.
         let values = (start..end).map(|row| row.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64));
         let column: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
         RecordBatch::try_from_iter((0..COLUMNS).map(|index| (format!("c{index}"), column.clone())))
@@ -117,7 +118,7 @@ async fn in_turns(name: &str, pools: [&RemotePool; 2], program: &Program, times:
                 let receipt = run(pool, program).await?;
                 (counted, bytes) = (counted + receipt.cpu_ns, receipt.bytes_plain);
             }
-            // The first of each warms up.
+            // The first pair of runs only warms up and is not counted.
             if pair > 0 {
                 let each = f64::from(times);
                 measured[0].push(watch.elapsed_ns() as f64 / 1e6 / each);
@@ -151,7 +152,7 @@ fn cpu_ms() -> f64 {
     ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * 10.0
 }
 
-/// Runs a program to its end.
+/// Executes a program and reads its whole result; returns the execution statistics.
 async fn run(pool: &RemotePool, program: &Program) -> Result<Receipt> {
     let mut execution = pool.execute(program, 2).await?;
     let mut readers = Vec::new();

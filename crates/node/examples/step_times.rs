@@ -162,7 +162,7 @@ fn programs() -> Vec<(&'static str, Program)> {
     ]
 }
 
-/// Returns the milliseconds of each step: of the scan, and of the work after it.
+/// Executes a program; returns the milliseconds that each step took, first of the scan, then of the work after it.
 fn steps(program: &Program, table: &Arc<Table>) -> Option<(Vec<f64>, Vec<f64>)> {
     let budget = Budget { workers: 2, ..Budget::default() };
     let program = BoundProgram::prepare(program, table.clone(), Version(1), budget).ok()?;
@@ -185,7 +185,7 @@ fn steps(program: &Program, table: &Arc<Table>) -> Option<(Vec<f64>, Vec<f64>)> 
     }
 }
 
-/// Formats the sum, the median, the 99th percentile and the maximum of some times.
+/// Formats the sum, the median, the 99th percentile and the maximum of `times`, which are in milliseconds.
 fn described(mut times: Vec<f64>) -> String {
     times.sort_by(f64::total_cmp);
     let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or(0.0);
@@ -207,7 +207,7 @@ fn main() {
     }
     let table = Arc::new(builder.finish().expect("a table"));
     for (name, program) in programs().into_iter().filter(|(name, _)| name.contains(&wanted)) {
-        // The second run counts, which reuses the memory of the first.
+        // Warms up: only the second execution, which reuses the memory of the first, is reported.
         let _ = steps(&program, &table);
         match steps(&program, &table) {
             Some((scan, rest)) => println!("{name:28} {}  then {}", described(scan), described(rest)),

@@ -8,11 +8,12 @@ use farpool_pipeline::{MemoryNeed, Run};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// One program's threads may take at most 1/4 of the memory for work.
+/// Divisor: the working memory of all threads of one program together is at most 1/4 of the memory for work (outside
+/// the pool).
 const THREADS_PART: usize = 4;
 
-/// The plans of all waiting programs may take at most 1/8 of the memory for work. Reason for a limit: if they took all
-/// of it, no program could begin.
+/// Divisor: the plans of all programs that wait for a turn take at most 1/8 of the memory for work (outside the pool).
+/// Reason for a limit: if they took all of it, no program could begin.
 pub(crate) const WAITING_PART: usize = 8;
 
 /// Maximum time that a program, or a client that sends rows, waits for memory.

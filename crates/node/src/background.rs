@@ -30,7 +30,7 @@ pub(crate) struct BackgroundThreads {
 struct BackgroundState {
     threads: usize,
     idle: usize,
-    /// Number of wake-ups that no thread has taken yet; at most `threads_max`.
+    /// Number of calls of [`BackgroundThreads::call`] to which no thread has responded yet; at most `threads_max`.
     calls: usize,
 }
 
@@ -59,7 +59,7 @@ impl BackgroundThreads {
         let threads = self.clone();
         if thread::Builder::new().name("farpool-background".to_string()).spawn(move || threads.run()).is_err()
         {
-            // The system has no more threads; background work is skipped for now.
+            // The system cannot start another thread, so background work is skipped until the next call.
             self.state.lock().threads -= 1;
         }
     }
@@ -68,14 +68,14 @@ impl BackgroundThreads {
         go_last();
         while self.is_called() {
             if self.step() {
-                // There may be work for another thread, too.
+                // Wakes or starts another thread, because there may be more work than for this one.
                 self.call();
             }
             while self.step() {}
         }
     }
 
-    /// Does one step; false when there is nothing to do.
+    /// Executes one step of background work; returns false if there is none.
     fn step(&self) -> bool {
         // A panic is a bug in one task: it must not end a thread that is counted.
         let attempt = catch_unwind(AssertUnwindSafe(|| self.scheduler.try_work(Class::Background)));
@@ -90,7 +90,8 @@ impl BackgroundThreads {
         }
     }
 
-    /// Waits for a wake-up. Returns false when none came for a while; the thread then no longer counts.
+    /// Blocks until the thread is woken; returns true. Returns false if it was not woken for [`LINGER`]; the thread is
+    /// then no longer counted and must end.
     fn is_called(&self) -> bool {
         let mut state = self.state.lock();
         if state.calls == 0 {
@@ -116,10 +117,10 @@ fn go_last() {
         NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
     };
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    // Where this is not permitted, the thread competes like any other.
+    // An error is ignored: without permission, the thread gets as much CPU time as any other.
     let _ = set_thread_priority_and_policy(thread_native_id(), thread_priority::ThreadPriority::Min, idle);
 }
 
-/// Does nothing: on other systems the thread competes like any other.
+/// Does nothing, because this system has no such priority; the thread gets as much CPU time as any other.
 #[cfg(not(target_os = "linux"))]
 fn go_last() {}

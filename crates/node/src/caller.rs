@@ -49,9 +49,10 @@ pub struct Caller {
 /// The forms in which a program may return its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Arrow record batches only.
+    /// The program returns its rows as Arrow record batches only.
     Batches,
-    /// Arrow record batches, and row groups encoded as in the pool where that is possible without decoding.
+    /// The program returns its rows as Arrow record batches or, where that is possible without decoding, as row groups
+    /// encoded as in the pool.
     BatchesAndRowGroups,
 }
 
@@ -71,14 +72,14 @@ impl Caller {
         }
     }
 
-    /// Sets the timeout of each request of this caller; `None` for none. This type does not enforce it; the protocol
-    /// that serves the caller does.
+    /// Sets the timeout of each request of this caller; `None` for none. The protocol that serves the caller enforces
+    /// the timeout; this type only stores it.
     #[must_use]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
         Caller { timeout, ..self }
     }
 
-    /// Sets the identity of the client that lists of programs show.
+    /// Sets the identity of the client, which lists of running programs show.
     #[must_use]
     pub(crate) fn known_as(self, identity: Identity) -> Self {
         Caller { identity: Arc::new(identity), ..self }
@@ -105,7 +106,7 @@ impl Caller {
         &self.tenant
     }
 
-    /// Returns the caller's right.
+    /// Returns the right (permission level) that the caller's token grants.
     pub fn right(&self) -> Right {
         self.right
     }
@@ -113,7 +114,8 @@ impl Caller {
     /// Returns descriptions of the tenant's tables, including spaces of keys, sorted by name.
     ///
     /// # Errors
-    /// `Denied` if the caller's right does not include it, as for every method that checks a verb.
+    /// `Denied` if the caller's right (such as read, write or admin) does not include it. Every method that checks the
+    /// caller's right has this error.
     pub fn tables(&self) -> Result<Vec<TableInfo>> {
         self.check(Verb::Describe)?;
         let mut tables = self.node.catalog().tables(&self.tenant);
@@ -139,7 +141,8 @@ impl Caller {
         Ok(listing)
     }
 
-    /// Adds the spaces of keys to the tables of a tenant, except those whose name a table or view has.
+    /// Adds the spaces of keys (namespaces of keys, which SQL reads as tables) to the tables of a tenant, except spaces
+    /// whose name a table or view has.
     fn add_spaces(&self, tenant: &TenantName, tables: &mut Vec<TableInfo>, views: &[TableName]) {
         let is_taken =
             |name: &TableName| tables.iter().any(|table| table.name == *name) || views.contains(name);
@@ -184,7 +187,7 @@ impl Caller {
     /// Returns the statistics of these columns of a table as far as they have been computed.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for a column that the table does not have.
+    /// `NotFound` if there is no such table; `Invalid` for a column that the table does not have.
     pub fn known_statistics(&self, name: &TableName, columns: &[usize]) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
         self.node
@@ -197,17 +200,17 @@ impl Caller {
     /// threads that it starts, so this is for a node inside an engine's process.
     ///
     /// # Errors
-    /// `NotFound`; `OverLimit` when the pool has no room for the profile.
+    /// `NotFound` if there is no such table; `OverLimit` when the pool has no room for the profile.
     pub fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
         self.node.catalog().statistics(&self.tenant, name).map_err(|error| self.of_space(name, error))
     }
 
-    /// Returns the statistics of a table as a computation to be continued step by step or by
-    /// [`Caller::submit_statistics`].
+    /// Returns the statistics of a table as a computation that has not begun: the caller continues it step by step, or
+    /// passes it to the workers by [`Caller::submit_statistics`].
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if there is no such table.
     pub(crate) fn await_statistics(&self, name: &TableName) -> Result<AwaitedStatistics> {
         self.check(Verb::Statistics)?;
         let awaited = self.node.catalog().await_statistics(&self.tenant, name, self.waker());
@@ -248,7 +251,8 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(task));
     }
 
-    /// Creates the waits for memory of a profile that the caller waits for, to be run on `runtime`.
+    /// Creates the object that waits for memory on behalf of a profile (column statistics) that the caller has
+    /// requested. Its waits are tasks of `runtime`.
     pub(crate) fn profile_memory(&self, runtime: Option<Handle>) -> ProfileMemory {
         ProfileMemory::new(self.account.clone(), runtime, self.waker())
     }
@@ -256,7 +260,7 @@ impl Caller {
     /// Returns the newest version of a table and its data, for a program to read.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if there is no such table.
     pub fn source(&self, name: &TableName) -> Result<(Version, Arc<Table>)> {
         self.check(Verb::Prepare)?;
         self.node.catalog().get(&self.tenant, name).or_else(|error| self.space_source(name).ok_or(error))
@@ -288,7 +292,8 @@ impl Caller {
         Ok(self.in_company(run?, program))
     }
 
-    /// Makes `run` share scans with other runs over the same table, unless that is turned off.
+    /// Makes `run` share scans with other runs over the same table (a row group is decoded once for all of them),
+    /// unless that is turned off; returns `run`.
     pub(crate) fn in_company(&self, run: Arc<Run>, program: &BoundProgram) -> Arc<Run> {
         if self.node.shares_scans() {
             run.join(self.node.shares().shared_scans(&self.tenant).sharing(program, &self.account));
@@ -306,7 +311,8 @@ impl Caller {
         admission::admit(run, self.account.empty()).await
     }
 
-    /// Returns the account from which memory for the plans of the tenant's waiting programs is reserved.
+    /// Returns the account from which memory is reserved for the plans of the tenant's programs that wait for a turn
+    /// (the number of concurrent programs is limited).
     pub(crate) fn places(&self) -> Account {
         self.node.places(&self.tenant)
     }
@@ -316,8 +322,8 @@ impl Caller {
         self.node.shares().limits(&self.tenant)
     }
 
-    /// Takes a turn for a program of the caller's tenant, or a place in the queue for one; `wake` is then called when
-    /// the turn comes. Does not block.
+    /// Takes one of the turns of the caller's tenant (permissions to run a program; their number is limited) or, if all
+    /// are taken, a place in the queue; `wake` is then called when the turn comes. Does not block.
     ///
     /// # Errors
     /// `Busy` when too many programs of the tenant wait already.
@@ -353,8 +359,8 @@ impl Caller {
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));
     }
 
-    /// Adds a program that the caller stepped itself to the tenant's usage totals; `finished` says whether it ran to
-    /// its end.
+    /// Adds the resources of a program to the tenant's usage totals, for a caller that has executed the program's steps
+    /// itself. `finished` says whether the program ran to its end.
     pub fn record(&self, receipt: &Receipt, finished: bool) {
         self.node.totals().add(&self.tenant, receipt, finished);
     }
@@ -491,7 +497,7 @@ impl Caller {
     /// Drops a table. Programs that are reading it run to their end.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound` if there is no such table.
     pub fn drop_table(&self, name: &TableName) -> Result<Commit<()>> {
         self.check(Verb::Drop)?;
         let dropped = self.node.catalog().drop_table(&self.tenant, name);
@@ -501,7 +507,7 @@ impl Caller {
     /// Does the same as [`Caller::drop_table`] for a table of `tenant`.
     ///
     /// # Errors
-    /// `NotFound`; `Denied` if the caller's right does not reach other tenants.
+    /// `NotFound` if `tenant` has no such table; `Denied` if the caller's right does not reach other tenants.
     pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<Commit<()>> {
         self.check_reach(tenant, Verb::Drop, Verb::DropOfAll)?;
         self.node.catalog().drop_table(tenant, name)
@@ -519,7 +525,7 @@ impl Caller {
     /// Drops a view of `tenant`; of the caller's tenant if `tenant` is `None`.
     ///
     /// # Errors
-    /// `NotFound`; `Denied` for another tenant if the caller's right does not reach it.
+    /// `NotFound` if there is no such view; `Denied` for another tenant if the caller's right does not reach it.
     pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<Commit<()>> {
         let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
@@ -551,7 +557,7 @@ impl Caller {
     /// Returns the state of the node. Other tenants are included only if the caller's right reaches them.
     ///
     /// # Errors
-    /// `Denied`.
+    /// `Denied` if the caller's right does not include this request.
     pub fn status(&self) -> Result<Status> {
         self.check(Verb::Status)?;
         Ok(match Verb::StatusOfAll.check(self.right) {
@@ -564,7 +570,7 @@ impl Caller {
     /// caller's right reaches them.
     ///
     /// # Errors
-    /// `Denied`.
+    /// `Denied` if the caller's right does not include this request.
     pub fn queries(&self) -> Result<Vec<QueryInfo>> {
         self.check(Verb::Queries)?;
         let tenant = Verb::QueriesOfAll.check(self.right).is_err().then_some(&self.tenant);
@@ -608,7 +614,7 @@ impl Caller {
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(job));
     }
 
-    /// Calls `job`, which may block on the disk, on a thread for the disk, so that no worker blocks.
+    /// Calls `job`, which may block on the disk, on a thread for disk work, so that no worker blocks. Returns at once.
     pub(crate) fn write(&self, job: impl FnOnce() + Send + 'static) {
         self.node.shares().write(Box::new(job));
     }
@@ -623,8 +629,8 @@ impl Caller {
         self.node.scheduler().wake(task);
     }
 
-    /// Tells the scheduler that waiting tasks of the caller may have work again, for example because a sink has room
-    /// again.
+    /// Tells the scheduler that waiting tasks of the caller may have work again, for example because a client has read
+    /// rows and its sink accepts more.
     pub fn wake(&self) {
         self.node.scheduler().wake_region(&self.region);
     }
@@ -668,7 +674,8 @@ impl Caller {
     }
 }
 
-/// A sink that adds the cost of its program to the tenant's usage totals, and releases the program's turn at the end.
+/// A sink that adds the cost of its program to the tenant's usage totals, and releases its slot among the programs that
+/// may run at the same time when the program ends.
 struct Accounted {
     sink: Arc<dyn Sink>,
     run: Arc<Run>,

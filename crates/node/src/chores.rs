@@ -22,12 +22,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct ChoreCounters {
     /// Number of queues that have a task in the scheduler.
     active: AtomicUsize,
-    /// Number of times that all chores of a queue lacked memory, since a chore of any queue has made progress.
+    /// Number of times that a queue found all its chores lacking memory, since a chore of any queue last made progress.
     futile: AtomicUsize,
 }
 
 impl ChoreCounters {
-    /// Counts that all chores of one queue lack memory. Returns true if this probably holds for all queues.
+    /// Notes that all chores of one queue lack memory. Returns true if probably the chores of every queue lack memory,
+    /// because no chore has made progress since as many queues have noted this as there are.
     fn all_lack(&self) -> bool {
         let futile = self.futile.fetch_add(1, Ordering::Relaxed) + 1;
         let all = futile >= self.active.load(Ordering::Relaxed);
@@ -48,7 +49,7 @@ pub(crate) struct ChoreQueue {
 
 #[derive(Default)]
 struct ChoreQueueState {
-    /// Chores to be done, in the order of [`Chore::order`]. A chore that is submitted again replaces itself.
+    /// Chores to be done, by [`Chore::order`]. A chore that is submitted again replaces its earlier submission.
     chores: BTreeMap<(bool, u64), Chore>,
     /// Chores that lacked memory when they were last tried.
     lacking: BTreeMap<(bool, u64), Chore>,

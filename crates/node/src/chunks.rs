@@ -28,7 +28,8 @@ impl Caller {
         check_columns(table, columns)?;
         let rows = Program::scan(prepared.effective.table.clone(), &table.schema, columns);
         let rows = BoundProgram::prepare(&rows, table.clone(), prepared.version, program.budget())?;
-        // Shares scans by the new program, because the filter of `program` does not apply to whole chunks.
+        // Scans are shared by `rows`, which has no filter, and not by `program`, whose filter does not apply to whole
+        // chunks.
         Ok(self.in_company(Run::start_fetching(&rows, row_groups)?, &rows))
     }
 

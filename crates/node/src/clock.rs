@@ -14,7 +14,7 @@ pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// A clock that continues while the machine sleeps.
+/// The system's clock that continues while the machine sleeps.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STEADY: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -30,12 +30,12 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// The clocks of the system; elapsed time counts from its creation.
+/// The clocks of the operating system. Elapsed time is measured from the creation of this value.
 #[derive(Debug)]
 pub struct SystemClock(Stopwatch);
 
 impl SystemClock {
-    /// Starts the clock at zero.
+    /// Creates a clock whose elapsed time is zero now.
     #[expect(clippy::new_without_default, reason = "a clock that starts is no default value")]
     pub fn new() -> Self {
         SystemClock(Stopwatch::start())
@@ -67,7 +67,7 @@ impl Clock for SystemClock {
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts the stopwatch.
+    /// Creates a stopwatch that starts now.
     #[expect(clippy::disallowed_methods, reason = "the node is where the clock lives")]
     pub fn start() -> Self {
         Stopwatch(Instant::now())

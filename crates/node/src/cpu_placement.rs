@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Stands for the CPU of a worker that waits and occupies none.
+/// Value in place of a CPU for a worker that waits and occupies no CPU.
 const NOWHERE: usize = usize::MAX;
 
 /// The CPU that each worker occupies, by index of the worker.
@@ -60,7 +60,7 @@ mod system {
 
     /// Returns the CPU on which the calling thread runs.
     pub(super) fn current_cpu() -> Option<usize> {
-        // SAFETY: the call takes nothing and only reports.
+        // SAFETY: the call has no arguments and changes nothing.
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()
     }
 
@@ -71,7 +71,7 @@ mod system {
         // SAFETY: `CPU_ISSET` reads a bit of the set, which has one for each number below `CPUS`.
         let cpu = (0..CPUS).find(|&cpu| unsafe { libc::CPU_ISSET(cpu, &before) } && is_free(cpu))?;
         let mut only = none();
-        // SAFETY: as above, for writing.
+        // SAFETY: `CPU_SET` writes a bit of the set, which has one for each number below `CPUS`.
         unsafe { libc::CPU_SET(cpu, &mut only) };
         let moved = allow(&only);
         allow(&before);
@@ -79,7 +79,7 @@ mod system {
     }
 
     fn none() -> libc::cpu_set_t {
-        // SAFETY: it is an array of integers, for which zeros are the empty set.
+        // SAFETY: a `cpu_set_t` is an array of integers, for which zeros are valid: the empty set.
         unsafe { mem::zeroed() }
     }
 

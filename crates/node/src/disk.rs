@@ -110,7 +110,8 @@ impl DiskThreads {
         let writer = Builder::new().name("farpool-disk".into()).spawn(move || of_jobs.writes.work());
         let mut others = vec![writer.map_err(failed)?];
         let of_mark = catalog.clone();
-        // This thread is optional: without it, the note of what is durable is written only at a clean stop.
+        // This thread is optional: without it, the number of durable log records (the log's mark) is written only at a
+        // clean stop.
         others.extend(Builder::new().name("farpool-mark".into()).spawn(move || of_mark.mark_log()));
         for _ in 0..limits::READERS {
             let jobs = jobs.clone();

@@ -62,8 +62,8 @@ impl<T: Send + 'static> Followed<T> {
         Ok((Followed { paths, read, seen: stamps.clone(), taken: stamps, failure: None }, first))
     }
 
-    /// Checks the files and reads them if they have changed since the last read but not since the last check, that is,
-    /// if nobody is writing them.
+    /// Checks the files, and reads them if they differ from those of the last read but not from those of the last
+    /// check. The second condition means that nobody is still writing them.
     pub fn look(&mut self) -> Reread<T> {
         let stamps = stamps(&self.paths);
         let is_settled = std::mem::replace(&mut self.seen, stamps.clone()) == stamps;
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Followed<T> {
                 () = sleep(LOOK) => false,
                 Some(()) = asked.recv() => true,
             };
-            // On a thread that may block, because the file system may be slow.
+            // Checked on a thread that may block, because the file system may be slow.
             let looked = tokio::task::spawn_blocking(move || {
                 let came = if is_asked { self.read_again() } else { self.look() };
                 (self, came)
@@ -205,7 +205,7 @@ mod tests {
         assert!(error.message.contains("no regular file"), "{error}");
         assert!(crate::certificate::read(&path, &path).unwrap_err().message.contains("no regular file"));
         fs::remove_file(&path).unwrap();
-        // The last token was removed.
+        // An access file from which the last token was removed is still valid, and takes effect.
         fs::write(&path, "[tenant.ann]\n").unwrap();
         file.look();
         let Reread::Changed(access) = file.look() else { panic!("it has changed") };

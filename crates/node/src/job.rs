@@ -1,4 +1,5 @@
-//! A scheduler task that consists of a single step, for requests that a worker executes in one go.
+//! A scheduler task that consists of a single step, for requests that a worker thread executes at once. (Other tasks,
+//! such as programs, take many short steps.)
 
 use farpool_model::{Clock, Error, Result};
 use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};
@@ -51,7 +52,8 @@ impl<T: Send> Task for Job<T> {
     fn finish(&self, end: End) {
         let outcome = self.outcome.lock().take();
         let outcome = outcome.unwrap_or_else(|| Err(end.error.unwrap_or_else(Error::cancelled)));
-        // Dropped before the callback is called, also if it was never called, so that what it owns is free by then.
+        // `work` is dropped before the callback is called, even if `work` was never called, so that the resources that
+        // it owns are free by then.
         drop(self.work.lock().take());
         if let Some(then) = self.then.lock().take() {
             then(outcome);

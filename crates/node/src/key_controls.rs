@@ -1,5 +1,6 @@
-//! Additions of a node to the keyspaces of the key store: pausing commands (`CLIENT PAUSE`), locking schemas, version
-//! numbers for reads of spaces, and the rights of callers.
+//! State that a node keeps for the keyspaces of the key store (a keyspace has all keys of a tenant): pauses of commands
+//! (`CLIENT PAUSE`), locks of schemas, version numbers for reads of spaces (namespaces of keys) by SQL; and the checks
+//! of callers' rights on keys.
 
 use crate::caller::Caller;
 use crate::pause::Pause;

@@ -42,14 +42,14 @@ use tokio::time::sleep;
 /// Interval at which a connection checks whether the access token of its client has expired.
 const PASS_TICK: Duration = Duration::from_millis(500);
 
-/// Configuration of a node.
+/// Configuration of a node that its operator chooses: sizes of memory, number of threads, access, data directory.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// Bytes of memory for tables; rounded down to whole pages.
     pub memory_bytes: usize,
     /// Budget of the memory outside the pool (memory for work). May be shared with other parts of the process.
     pub work: Arc<WorkMemory>,
-    /// Number of worker threads, which run programs. With 0, programs run only when the node's owner steps them.
+    /// Number of worker threads, which execute the steps of programs. With 0, the node's owner must execute the steps.
     pub workers: usize,
     /// Tokens of clients, and limits of tenants.
     pub access: Access,
@@ -96,8 +96,8 @@ pub struct Environment {
     pub instance: u64,
     /// Number of processors; a node without workers expects as many threads of its owner to step programs.
     pub processors: usize,
-    /// Maximum bytes for the groups (of GROUP BY) of one program, if that is less than the part of the memory for work
-    /// that a program may take.
+    /// Maximum bytes for the groups (of GROUP BY) of one program, if that is less than the part of the memory outside
+    /// the pool that a program may take.
     pub group_bytes: usize,
     /// Maximum number of low-priority threads that a node without workers starts for background work. 0 in a
     /// simulation, which does that work itself.
@@ -107,7 +107,8 @@ pub struct Environment {
     pub disk_threads: bool,
     /// Makes allocations in the pool fail, for simulations.
     pub failures: Option<Arc<dyn Failures>>,
-    /// Creates the log of changes of tables on top of the log in the data directory.
+    /// Function that makes the log of changes of tables from the log in the data directory: the log itself or, with
+    /// replicas, a log that replicates it.
     pub log_over: LogOver,
 }
 
@@ -130,11 +131,12 @@ impl Environment {
     }
 }
 
-/// A memory node: the server's state without its sockets; see the module documentation.
+/// A memory node: the server's state without its sockets, that is, the memory pool, the catalog of tables, the keys,
+/// the scheduler and the worker threads.
 pub struct Node {
     pool: Arc<Pool>,
     work: Arc<WorkMemory>,
-    /// The part of the memory for work that the plans of waiting programs may take (see [`WAITING_PART`]).
+    /// Budget of the plans of programs that wait for a turn, a part of `work` (see [`WAITING_PART`]).
     places: Arc<WorkMemory>,
     catalog: Arc<Catalog>,
     scheduler: Arc<Scheduler>,
@@ -322,7 +324,7 @@ impl Node {
         access.has_token(text)
     }
 
-    /// Returns a caller with every right, with which the owner of the node acts for `tenant`.
+    /// Returns a caller with every right that acts for `tenant`, for the process that owns the node.
     pub fn owner(self: &Arc<Self>, tenant: TenantName) -> Caller {
         Caller::new(self.clone(), tenant, Right::Admin)
     }
@@ -346,7 +348,7 @@ impl Node {
         &self.work
     }
 
-    /// Returns the account of `tenant` in the memory for work.
+    /// Returns the account of `tenant` in the budget of memory outside the pool.
     pub(crate) fn account(&self, tenant: &TenantName) -> Account {
         self.work.account(tenant)
     }
@@ -356,8 +358,8 @@ impl Node {
         self.places.account(tenant)
     }
 
-    /// Returns the scheduler, which divides the time of the node's threads among all work. The owner of a node without
-    /// workers does steps with it.
+    /// Returns the scheduler, which divides the time of the node's threads among all tasks. The owner of a node without
+    /// workers calls it to execute steps of tasks.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
     }
@@ -376,7 +378,8 @@ impl Node {
         &self.keyspaces
     }
 
-    /// Returns what the node adds to the keyspaces: pauses, locks of schemas, version numbers.
+    /// Returns the node's state about keyspaces: pauses of commands, locks of schemas, version numbers for reads by
+    /// SQL.
     pub(crate) fn key_controls(&self) -> &KeyControls {
         &self.key_controls
     }
@@ -405,8 +408,8 @@ impl Node {
         self.instance
     }
 
-    /// Returns the bytes of the memory for work that results of finished work take: outcomes of loads, and cached
-    /// filter results.
+    /// Returns the bytes of memory outside the pool that results of finished requests take: outcomes of loads, and
+    /// cached filter results.
     pub fn remembered_bytes(&self) -> u64 {
         cast::u64_from(self.shares.remembered_bytes())
     }

@@ -39,7 +39,7 @@ struct OutcomesState {
     records: BTreeMap<LoadId, Arc<Record>>,
     /// Loads that have ended, the oldest first, with the time of their end in nanoseconds of the node's clock.
     ended: VecDeque<(u64, LoadId)>,
-    /// The newest table version whose load's outcome was dropped; 0 if none was.
+    /// The newest table version made by a load whose outcome was dropped; 0 if no outcome was dropped.
     forgotten: u64,
 }
 
@@ -272,7 +272,7 @@ impl Record {
     }
 }
 
-/// Returns the outcome with its texts truncated; `held` grows by their length.
+/// Returns the outcome with the error's message and advice truncated, and adds their length to the reservation `held`.
 fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
     let LoadOutcome::Failed(error) = outcome else { return outcome };
     let short = |text: &str| text[..text.floor_char_boundary(LOAD_OUTCOME_TEXT_BYTES_MAX)].to_string();
@@ -285,7 +285,7 @@ fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
 }
 
 impl OutcomeRecorder {
-    /// Sets the outcome of the load.
+    /// Sets the outcome of the load, and calls the callbacks that wait for it.
     pub fn settle(&self, outcome: LoadOutcome) {
         if self.record.settle(outcome) {
             self.outcomes.ended(self.id, (self.now_ns)());

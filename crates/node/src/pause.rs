@@ -32,7 +32,7 @@ impl Pause {
         self.until_ms.fetch_max(until_ms, Ordering::Relaxed);
     }
 
-    /// Ends the pause now.
+    /// Ends the pause now (`CLIENT UNPAUSE`) and wakes the waiting clients.
     pub fn end(&self) {
         self.until_ms.store(0, Ordering::Relaxed);
         self.ended.notify_waiters();

@@ -25,7 +25,7 @@ pub(crate) struct PreparedPrograms {
 struct ProgramEntry {
     handle: u32,
     program: Arc<BoundProgram>,
-    /// Reservation of memory for the program and the plan that it was compiled from.
+    /// Reservation of memory for the compiled program and for the plan (encoded program) that it was compiled from.
     held: Reservation,
     /// Digest to which sealed (encrypted) answers of its runs are bound; `None` if the program was prepared without
     /// sealing.

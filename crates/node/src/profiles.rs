@@ -12,8 +12,8 @@ pub(crate) use memory::ProfileMemory;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Does a step of computing a profile that a client waits for, as long as `is_stopped` returns false. If memory is
-/// lacking, starts a wait for it in `memory`.
+/// Executes a step of computing a profile (statistics of a table's columns) that a client waits for; ends early when
+/// `is_stopped` returns true. If memory is lacking, starts a wait for it in `memory`.
 ///
 /// # Errors
 /// `OverLimit`, with sizes in the message, when the wait for memory timed out.
@@ -37,7 +37,7 @@ pub(crate) fn step(
     Ok(Progress::Busy)
 }
 
-/// Returns a function that returns true as long as a scheduler step that began now may continue.
+/// Returns a function that returns true until the maximum duration of a scheduler step that begins now has passed.
 pub(crate) fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
     let begun_ns = clock.now_ns();
     move || clock.now_ns().saturating_sub(begun_ns) < limits::STEP_NS
@@ -113,7 +113,7 @@ impl Task for StatisticsTask {
             (None, Some(awaited)) => awaited.statistics.get(),
             (None, None) => Err(Error::cancelled()),
         };
-        // Releases the turn to the next request before this client gets its result.
+        // Releases the turn (permission to compute a profile) to the next request before this client gets its result.
         drop(awaited);
         if let Some(then) = self.then.lock().take() {
             then(outcome);

@@ -24,15 +24,16 @@ pub(crate) struct Queries {
 /// The identity of a client, to be shown in lists of programs and used for sealed (end-to-end encrypted) answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
-    /// Name of its access token; `None` if it has none.
+    /// Name of the client's access token; `None` if the client has none.
     pub token: Option<String>,
-    /// Name that the client gave itself; not verified.
+    /// Name that the client has given itself in its hello; not verified.
     pub client: String,
-    /// Network address of the client.
+    /// Network address from which the client has connected.
     pub peer: String,
-    /// Key derived from its token, with which this node authenticates its answers; not for display.
+    /// Key derived from the client's token, with which the node authenticates sealed (encrypted) answers; not for
+    /// display.
     pub token_key: Option<Arc<TokenKey>>,
-    /// Digest of its token, which sealed answers are bound to; not for display.
+    /// Digest of the client's token, which sealed (encrypted) answers are bound to; not for display.
     pub shown: Digest,
 }
 
@@ -57,7 +58,8 @@ pub(crate) trait Delivery: Send + Sync {
     fn progress(&self) -> Option<(u64, bool)>;
 }
 
-/// A program in the list, for its owner; dropping this removes the program from the list.
+/// The entry of a program in the list of running programs, held by the code that executes the program; dropping this
+/// removes the program from the list.
 pub(crate) struct ListedQuery {
     queries: Arc<Queries>,
     id: u64,
@@ -138,7 +140,7 @@ impl Queries {
 }
 
 impl ListedQuery {
-    /// Sets the state of the program that lists show.
+    /// Sets the state of the program, which lists of running programs show.
     pub fn set_state(&self, state: QueryState) {
         *self.query.state.lock() = state;
     }

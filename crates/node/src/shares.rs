@@ -1,5 +1,5 @@
-//! The per-tenant state of a node: the share of the workers' time, the queue of background chores, the turns
-//! of profile requests and of programs, the connections, and the outcomes of loads.
+//! The per-tenant state of a node: the share of the workers' time, the queue of background work, the limits on
+//! concurrent programs and profile requests (turns), the counts of connections, and the outcomes of loads.
 
 use crate::access::TenantLimits;
 use crate::background::BackgroundThreads;
@@ -17,7 +17,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The state of all tenants.
+/// The per-tenant state of all tenants; the state of a tenant is created on first use.
 pub(crate) struct Shares {
     scheduler: Arc<Scheduler>,
     limits: Mutex<BTreeMap<TenantName, TenantLimits>>,
@@ -203,7 +203,7 @@ impl Shares {
         self.scheduler.add_region(&self.share(tenant).time)
     }
 
-    /// Returns the turns of the requests of `tenant` that wait for profiles (statistics) to be computed.
+    /// Returns the turns that limit how many requests of `tenant` compute profiles (statistics) at the same time.
     pub fn turns(&self, tenant: &TenantName) -> Arc<Turns> {
         self.share(tenant).turns
     }
@@ -218,7 +218,7 @@ impl Shares {
         self.share(tenant).shared_scans
     }
 
-    /// Returns the bytes of the memory for work that the outcomes of loads and cached filter results of all tenants
+    /// Returns the bytes of memory outside the pool that the outcomes of loads and cached filter results of all tenants
     /// take.
     pub fn remembered_bytes(&self) -> usize {
         self.all().iter().map(|share| share.outcomes.bytes_held() + share.shared_scans.bytes_held()).sum()
@@ -287,7 +287,7 @@ impl Background for Shares {
 
     fn read_later(&self, job: Box<dyn FnOnce() + Send>) {
         match &self.jobs {
-            // In a simulation, the owner decides when to read.
+            // In a simulation, the owner of the node decides when the job reads from the disk.
             Some(jobs) if jobs.is_stepped => jobs.reads.submit(job),
             _ => self.read(after_a_moment(job)),
         }

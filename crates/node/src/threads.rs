@@ -7,7 +7,7 @@ use farpool_model::{Error, Result};
 use std::num::NonZero;
 use std::thread;
 
-/// Starts helper threads for each call and joins them at its end.
+/// Starts helper threads at the beginning of each call and joins them at the end of the call.
 #[derive(Debug)]
 pub(crate) struct ScopedThreads;
 
@@ -22,7 +22,7 @@ impl HelperThreads for ScopedThreads {
             for _ in 1..threads {
                 match thread::Builder::new().spawn_scoped(scope, work) {
                     Ok(helper) => helpers.push(helper),
-                    // The system has no more threads; those that were started do the work.
+                    // The system cannot start another thread, so the threads that were started do all the work.
                     Err(_) => break,
                 }
             }

@@ -4,7 +4,7 @@ use farpool_model::{Receipt, TenantName};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// The totals of one tenant's programs.
+/// The resources that all programs of one tenant have used since the node started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
     /// Number of programs that ran to their end.
@@ -15,7 +15,7 @@ pub(crate) struct Total {
     pub cpu_ns: u64,
 }
 
-/// The totals of all tenants.
+/// The totals of resources used by programs, for each tenant.
 #[derive(Debug, Default)]
 pub(crate) struct Totals(Mutex<BTreeMap<TenantName, Total>>);
 

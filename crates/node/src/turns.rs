@@ -1,5 +1,5 @@
-//! Turns: limits how many requests of a tenant are in progress at the same time (a semaphore with a first-in, first-out
-//! queue).
+//! Turns: permissions to proceed, which limit how many requests of a tenant are in progress at the same time (a
+//! semaphore with a first-in, first-out queue).
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;

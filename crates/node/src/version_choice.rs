@@ -93,7 +93,7 @@ mod tests {
     use arrow_schema::{DataType, Field};
     use farpool_model::{ErrorKind, LoadMode, TableChange, TenantName};
 
-    /// Versions that a client holds.
+    /// Table versions that the prepared programs of a test's client hold.
     #[derive(Default)]
     struct Held(Vec<(Version, Arc<Table>)>);
 
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(chosen(Some(old.0), &held).unwrap().0, old.0);
         assert_eq!(kind(None, &held), ErrorKind::Stale);
         assert_eq!(kind(Some(old.0), &nothing), ErrorKind::Stale);
-        // A version that is held outlives its table.
+        // A version that a prepared program holds can be chosen even after the table was dropped.
         caller.drop_table(&name).unwrap().wait().unwrap();
         assert_eq!(chosen(Some(old.0), &held).unwrap().0, old.0);
         assert_eq!(kind(Some(old.0), &nothing), ErrorKind::NotFound);

@@ -1,4 +1,5 @@
-//! Tests of changes of access while clients are connected, and of the limits of tenants.
+//! Tests of access control while clients are connected: tokens that are removed, changed or expire, and the limits of
+//! tenants on memory and on concurrent programs.
 
 use crate::common::*;
 use farpool_model::{Clock, Error, ErrorKind, LoadMode, QueryInfo, QueryState, ResultForm, limits};
@@ -13,10 +14,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Number of rows whose result exceeds what is sent to a client that does not read.
+/// Number of rows of a table whose plain result is larger than the socket buffers and the credit of a client together,
+/// so that its program cannot end while the client does not read.
 const MANY: i64 = 400_000;
 
-/// Sends requests until one is refused.
+/// Sends requests until one is refused; returns the error.
 async fn refused(pool: &dyn Pool) -> Error {
     let asking = async {
         loop {
@@ -29,7 +31,7 @@ async fn refused(pool: &dyn Pool) -> Error {
     timeout(PATIENCE, asking).await.expect("it is still served")
 }
 
-/// Lets everybody connect; the default tenant has these limits.
+/// Returns the access settings of a node that requires no token, with these limits of the default tenant.
 fn within(limits: TenantLimits) -> Access {
     Access::of_everybody().with_limits(tenant("default"), limits)
 }
@@ -38,7 +40,7 @@ fn within(limits: TenantLimits) -> Access {
 async fn a_removed_token_ends_its_connections_and_no_others() {
     let access = |token| tokens(&[("bobs", "bob"), (token, "ann")]);
     let server = Server::with(64 << 20, access("anns")).await;
-    // Packed, the whole result would be in flight at once.
+    // Plain, because a packed result is so small that it would be sent as a whole, and the program would end.
     let ann = server.connect_as("anns").await.unwrap().with_results(ResultForm::Plain);
     let bob = server.connect_as("bobs").await.unwrap();
     load(&ann, "t", LoadMode::Create, MANY).await.unwrap();
@@ -95,7 +97,7 @@ async fn the_file_is_followed_and_mistakes_in_it_change_nothing() {
     ask.send(()).await.unwrap();
     ask.reserve().await.unwrap();
     assert_eq!(one.tables().await.unwrap().len(), 0);
-    // No reload is requested: the change of the file is noticed.
+    // The node notices the change of the access file by itself; the test requests no reload.
     std::fs::write(&path, format!("[tenant.ann]\n{}", line("two"))).unwrap();
     assert_eq!(refused(&one).await.kind, ErrorKind::Denied);
     server.connect_as("two").await.unwrap();
@@ -127,7 +129,7 @@ async fn programs_beyond_the_limit_wait_and_beyond_that_are_told_when_to_come_ba
     assert_eq!(error.kind, ErrorKind::Busy);
     assert!(limits::RETRY_AFTER_MS.contains(&error.retry_after_ms.unwrap()), "{error:?}");
     assert!(error.message.contains("tenant default has 1 programs running and 1 waiting"), "{error}");
-    // The client tries again until it gets a turn.
+    // A client that gets `Busy` sends the program again by itself until it is executed.
     let asking = {
         let pool = pool.clone();
         tokio::spawn(async move { counted(&*pool, "t", 7).await })
@@ -137,7 +139,7 @@ async fn programs_beyond_the_limit_wait_and_beyond_that_are_told_when_to_come_ba
     drop(second);
     assert_eq!(timeout(PATIENCE, asking).await.unwrap().unwrap().unwrap().0, 7);
     eventually("all turns are given back", || server.programs_running() == 0).await;
-    // A lower number of waiting places applies to later requests.
+    // A lowered limit on waiting programs applies to later requests; programs that wait already stay.
     server.node.set_access(within(TenantLimits { programs_waiting_max: 0, ..limits }));
     first.execute(2, "t").await;
     eventually("it runs", || server.programs_running() == 1).await;
@@ -203,13 +205,14 @@ async fn what_is_under_way_is_listed_and_ended_within_ones_rights() {
         .with_limits(tenant("ann"), limits);
     let server = Server::with(128 << 20, access).await;
     let [ann, reader, bob, root] = ["anns", "reader", "bobs", "root"].map(|token| server.connect_as(token));
-    // Packed, the whole result would be in flight at once.
+    // Plain, because a packed result is so small that it would be sent as a whole, and the program would end.
     let (ann, reader) = (ann.await.unwrap(), reader.await.unwrap().with_results(ResultForm::Plain));
     let (bob, root) = (bob.await.unwrap(), root.await.unwrap());
     load(&ann, "t", LoadMode::Create, MANY).await.unwrap();
     assert_eq!(root.queries().await.unwrap(), []);
 
-    // A result that is not read, and a program in line behind it.
+    // The result of the first program is not read, so the program occupies the tenant's only turn and the second
+    // program waits.
     let first = reader.execute(&scan("t"), 1).await.unwrap();
     let (second, listed) = {
         let ann = Arc::new(server.connect_as("anns").await.unwrap());
@@ -234,7 +237,7 @@ async fn what_is_under_way_is_listed_and_ended_within_ones_rights() {
     let all: Vec<u64> = root.queries().await.unwrap().iter().map(|query| query.id).collect();
     assert_eq!(all, ids);
 
-    // Another tenant neither sees nor stops them, nor learns that they exist.
+    // Another tenant can neither list nor cancel these queries, and gets `NotFound` as for ids that do not exist.
     assert_eq!(bob.queries().await.unwrap(), []);
     assert_eq!(bob.cancel_query(ids[0]).await.unwrap_err().kind, ErrorKind::NotFound);
     root.cancel_query(ids[1]).await.unwrap();
@@ -250,7 +253,7 @@ async fn what_is_under_way_is_listed_and_ended_within_ones_rights() {
     assert_eq!(counted(&reader, "t", 7).await.unwrap().0, 7);
 }
 
-/// A time of day that stands still until it is set.
+/// A time of day for tests of expiry dates, which changes only when the test sets it.
 #[derive(Debug, Default)]
 struct Day {
     unix_s: AtomicU64,
@@ -270,7 +273,8 @@ impl Clock for Day {
     }
 }
 
-/// Returns how long a client waits, on a paused clock, until its connection is ended, and the reason.
+/// Reads until the node disconnects the client. Returns the time that this took, on tokio's paused clock, and the error
+/// that the node sent.
 async fn told_to_leave(client: &mut Raw) -> (Duration, Error) {
     let from = tokio::time::Instant::now();
     let message = client.next().await.expect("it is told");
@@ -281,7 +285,8 @@ async fn told_to_leave(client: &mut Raw) -> (Duration, Error) {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_removed_or_over_ends_its_connections_within_a_second() {
-    // The last second of 2027-03-31, by UTC.
+    // The last second of 2027-03-31 in UTC, in seconds since 1970; a token that expires on this day is still valid
+    // then.
     const LAST_SECOND: u64 = 1_806_537_599;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.toml");

@@ -1,4 +1,5 @@
-//! Tests of changes that the node carries out itself.
+//! Tests of changes of tables (UPDATE and DELETE) that the node executes: programs that make a new version of their
+//! table.
 
 use crate::common::*;
 use farpool_model::{
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const ROWS: i64 = 400_000;
 
-/// Sets `tens` to -1 in the rows with an id below `below`.
+/// Returns an UPDATE program that sets `tens` to -1 in the rows with an id below `below`.
 fn setting(below: i64) -> Program {
     let value = Literal::new(Value::Int(-1), arrow_schema::DataType::Int64).unwrap();
     let tens = NamedExpr { name: "tens".into(), expr: Expr::Literal(value) };
@@ -22,7 +23,7 @@ async fn change(pool: &RemotePool, program: &Program, rows: u64) -> Result<Table
     pool.change_rows(&handle, rows).await
 }
 
-/// Returns the number of rows with this last digit.
+/// Returns the number of rows whose column `tens` is `wanted`.
 async fn with_tens(pool: &RemotePool, wanted: i64) -> usize {
     let batches = run(pool, &scan("t")).await.unwrap();
     integers(&batches, 1).into_iter().filter(|tens| *tens == wanted).count()
@@ -64,7 +65,8 @@ async fn a_change_is_made_of_the_version_and_the_rows_that_were_counted_or_not_a
     }
     let handle = pool.prepare(&removing("t", 10), &canonical_schema()).await.unwrap();
     assert_eq!(pool.table(&name("t")).await.unwrap().version, before.version);
-    // The change does not affect rows appended after its version; they follow the changed ones.
+    // The change does not affect rows that were appended after the version that it reads; these rows follow the changed
+    // ones.
     load(&pool, "t", LoadMode::Append, 1).await.unwrap();
     let changed = pool.change_rows(&handle, 10).await.unwrap();
     assert_eq!(changed.rows, 991);

@@ -1,4 +1,5 @@
-//! Tests of failures: clients and servers that vanish, strangers, garbage, too much data.
+//! Tests of failures: clients and nodes that disappear without closing connections, peers that speak other protocols or
+//! send random bytes, and loads larger than the memory. A failed request must leave nothing behind.
 
 use crate::common::*;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, ResultForm};
@@ -9,7 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-// The programs here ask for plain results: packed ones would be in flight as a whole before they are read.
+// The clients of these tests request plain results, because packed results are so small that they would be sent as a
+// whole before the client reads, and the programs would end.
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_stream_cancels_its_program() {
@@ -21,9 +23,9 @@ async fn a_dropped_stream_cancels_its_program() {
     assert_eq!(server.programs_running(), 1);
     drop(execution);
     eventually("the program ends", || server.programs_running() == 0).await;
-    // The connection still works.
+    // Other requests on this connection still succeed.
     assert_eq!(counted(&pool, "t", 10).await.unwrap().0, 10);
-    // A program that was stopped does not count as one that ran to its end.
+    // The tenant's count of programs includes only programs that ran to their ends, so not the cancelled one.
     assert_eq!(pool.status().await.unwrap().tenants[0].programs, 1);
 }
 
@@ -51,7 +53,7 @@ async fn a_load_that_breaks_off_leaves_nothing_behind() {
     load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
     let before = server.memory_used();
 
-    // The data contain an error.
+    // The client's source of rows fails in the middle of a load.
     let mut parts = batches(300_000);
     parts.push(Err(Error::invalid("line 7 is wrong")));
     let schema = batch(0, 0).schema();
@@ -80,7 +82,7 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
     let server = Server::start().await;
     let pool = server.connect().await;
     let version = load(&pool, "t", LoadMode::Create, 1000).await.unwrap().version;
-    // Memory of remembered outcomes is not counted.
+    // Not counted: the memory for outcomes of loads, which the node remembers for a while.
     let used = || {
         let status = server.node.status();
         (status.memory_bytes_used, status.work_bytes_used - server.node.remembered_bytes())
@@ -97,17 +99,17 @@ async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was
         sender.send(part).await.unwrap();
     }
     eventually("the change takes pages", || used().0 > before.0).await;
-    // The client's connection is closed with it.
+    // Aborting the task drops the client, which closes its connection.
     changing.abort();
     eventually("its connection is gone", || server.node.status().connections == 1).await;
     eventually("its memory comes back", || used() == before).await;
     assert_eq!(pool.table(&name("t")).await.unwrap().version, version);
     assert_eq!(counted(&pool, "t", 1 << 40).await.unwrap().0, 1000);
-    // The next change finds the version that it was made for.
+    // The table still has the version that the aborted change was based on, so the same change succeeds.
     assert_eq!(load(&pool, "t", change, 3).await.unwrap().rows, 3);
 }
 
-/// Returns a stream of batches that a test feeds.
+/// Returns a stream of batches for a load, and the sender by which a test feeds it.
 fn futures_channel() -> (
     tokio::sync::mpsc::Sender<Result<arrow_array::RecordBatch>>,
     impl futures::Stream<Item = Result<arrow_array::RecordBatch>>,
@@ -128,7 +130,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
     let options = ClientOptions { timeout, ..ClientOptions::default() };
     let hasty = RemotePool::connect(&server.url(), options).await.unwrap().with_results(ResultForm::Plain);
 
-    // A result that waits to be read.
+    // A result that the client does not read in time.
     let mut execution = hasty.execute(&scan("t"), 1).await.unwrap();
     eventually("the program ends", || server.programs_running() == 0).await;
     let mut rows = execution.streams.remove(0);
@@ -141,7 +143,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
     assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
     assert!(error.message.contains("300ms"), "{error}");
 
-    // A load that receives no rows.
+    // A load whose source gives no rows before the client's timeout.
     let (_sender, rows) = futures_channel();
     let table = name("u");
     let loading = hasty.load(&table, LoadMode::Create.into(), batch(0, 0).schema(), None, Box::pin(rows));
@@ -149,7 +151,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
     assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
     eventually("the pages come back", || server.memory_used() == before).await;
 
-    // The connection still works.
+    // Other requests on this connection still succeed.
     assert_eq!(counted(&hasty, "t", 10).await.unwrap().0, 10);
 }
 
@@ -159,7 +161,7 @@ async fn a_load_beyond_the_memory_is_refused_with_the_sizes() {
     let pool = server.connect().await;
     load(&pool, "small", LoadMode::Create, 1000).await.unwrap();
     let before = server.memory_used();
-    // Endless, so that only the refusal ends it.
+    // The source of rows is endless, so that the load ends only when the node refuses it.
     let endless = futures::stream::iter(0..).map(|part: i64| Ok(batch(part * 50_000, (part + 1) * 50_000)));
     let schema = batch(0, 0).schema();
     let big = name("big");
@@ -280,10 +282,10 @@ async fn clients_of_other_servers_are_told_where_they_are() {
     }
 }
 
-/// Sends `bytes` to the server and reads until it closes the connection.
+/// Sends `bytes` to the server on a new connection; returns what the server sends before it closes the connection.
 async fn say(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
-    // The server may close before it has read everything.
+    // An error is ignored, because the server may close the connection before it has read everything.
     drop(socket.write_all(bytes).await);
     drop(socket.shutdown().await);
     let mut reply = Vec::new();
@@ -307,8 +309,8 @@ async fn garbage_ends_its_connection_and_nothing_else() {
         random
     };
     for round in 0..150 {
-        // Nothing, the preface, or the preface and a hello; then random bytes, or a request with a wrong
-        // byte.
+        // Begins with nothing, with the preface (protocol identification), or with the preface and a hello. Then follow
+        // random bytes, or a request with one wrong byte.
         let mut bytes = match round % 3 {
             0 => Vec::new(),
             1 => PREFACE.to_vec(),

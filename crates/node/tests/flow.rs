@@ -1,4 +1,5 @@
-//! Tests of credit and fairness, with a client that speaks the protocol byte by byte.
+//! Tests of flow control (a node sends rows only as far as the client has granted credit) and of fairness between
+//! streams, with a client that grants exactly what a test says.
 
 use crate::common::*;
 use farpool_model::{LoadMode, limits};
@@ -18,12 +19,13 @@ async fn a_node_sends_no_more_than_the_client_has_room_for() {
     eventually("the program ends", || server.programs_running() == 0).await;
 }
 
-/// Returns the bytes of the batches of stream 1 until its receipt. Gives credit for one `window` whenever the
-/// node has used up what it had and waits; the program may have ended by then, and its last rows wait.
+/// Reads stream 1 until its receipt (the end of the result); returns the bytes of its batches. Grants `window` bytes of
+/// credit whenever the node has used up its credit and sends nothing more.
 async fn to_the_end(raw: &mut Raw, window: u64) -> u64 {
     let (mut received, mut largest, mut granted) = (0, 0, window);
     loop {
-        // While there is credit, a message must come: rows, or the end. Without it, only the end may.
+        // While there is credit, a message must arrive: rows, or the end. Without credit, nothing or the end may
+        // arrive.
         let message = match received < granted {
             true => Some(raw.next().await.expect("the node is there")),
             false => raw.next_soon().await,
@@ -56,7 +58,8 @@ async fn a_client_that_does_not_read_stalls_only_itself() {
         let mut raw = Raw::connect(&server).await;
         for stream in 1..=20 {
             raw.execute(stream, "t").await;
-            // More credit than the socket takes: the node must not queue what is not read.
+            // More credit than the socket buffers hold. The node must not queue rows in memory that the client does not
+            // read.
             raw.send(stream, &Request::Credit { bytes: 1 << 32 }).await;
         }
         stuck.push(raw);
@@ -67,13 +70,14 @@ async fn a_client_that_does_not_read_stalls_only_itself() {
     }
     let rows: usize = run(&pool, &scan("t")).await.unwrap().iter().map(|b| b.num_rows()).sum();
     assert_eq!(rows, 600_000);
-    // The node holds none of the results as a whole.
+    // All 80 programs are still running, so the node does not hold their whole results in memory.
     assert_eq!(server.programs_running(), 80);
     drop(stuck);
     eventually("their programs end", || server.programs_running() == 0).await;
 }
 
-/// The last rows wait for credit, so that the program only has to end.
+/// All rows of the program are computed, and the last of them wait for credit. The program must end when the client
+/// cancels the stream or disconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_whose_rows_are_all_made_ends_with_its_stream() {
     let server = Server::start().await;
@@ -102,7 +106,8 @@ async fn streams_of_one_connection_do_not_wait_for_one_another() {
     let server = Server::start().await;
     load(&server.connect().await, "t", LoadMode::Create, 600_000).await.unwrap();
     let mut raw = Raw::connect(&server).await;
-    // The first two use up their credit; the third is small and must come through.
+    // The results on streams 1 and 2 use up their credit and stop. The small answer on stream 3 must arrive
+    // nevertheless.
     raw.execute(1, "t").await;
     raw.execute(2, "t").await;
     while raw.next_soon().await.is_some() {}
@@ -111,7 +116,7 @@ async fn streams_of_one_connection_do_not_wait_for_one_another() {
     assert_eq!((message.kind, message.stream), (FrameKind::TableList, 3));
     raw.send(2, &Request::Cancel).await;
     eventually("one program ends", || server.programs_running() == 1).await;
-    // The number may be reused at once.
+    // A stream id may be reused as soon as the client has cancelled the stream.
     raw.send(2, &Request::Status).await;
     let message = answer_behind_rows(&mut raw).await;
     assert_eq!((message.kind, message.stream), (FrameKind::StatusInfo, 2));
@@ -160,7 +165,8 @@ async fn rows_beyond_the_credit_of_a_load_are_not_taken() {
     };
     raw.send(1, &begin).await;
     let part = frames(1, &Request::LoadBatch(canonical_batch(0, 50_000)));
-    // Far more than a window, without reading answers; the node may disconnect in the middle.
+    // Sends far more than the load's credit (its window), without reading answers. The node may disconnect in the
+    // middle.
     for _ in 0..400 {
         if raw.socket.write_all(&part).await.is_err() {
             break;

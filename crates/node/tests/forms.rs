@@ -1,4 +1,6 @@
-//! Tests of the forms of results: the same rows in each, fewer bytes when packed, and receipts that say so.
+//! Tests of the forms in which results are sent (`ResultForm`: plain Arrow batches, compressed batches, or packed in
+//! the encoding of the pool). Each form gives the same rows, packed results take fewer bytes, and the receipts
+//! (execution statistics) say so.
 
 use crate::common::*;
 use arrow_array::cast::AsArray;
@@ -11,15 +13,16 @@ use farpool_wire::{FrameKind, Request, Response};
 
 const ROWS: i64 = 300_000;
 
-/// Filters the first row group and some more rows: row groups that pass whole, one that does not, some that
-/// are skipped.
+/// Returns a program that selects the rows of `t` with an id below `limit`. With a limit of 100,000, all rows of the
+/// first row group pass, some rows of the second, and the other row groups are skipped.
 fn below(limit: i64) -> Program {
     let bound = Literal::new(Value::Int(limit.into()), arrow_schema::DataType::Int64).unwrap();
     let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Literal(bound));
     Program { filter: Some(filter), ..scan("t") }
 }
 
-/// Returns the rows of all columns, in order, and the receipt.
+/// Executes a program over all columns; returns the ids of the rows as text, sorted, and the receipt (execution
+/// statistics).
 async fn rows(pool: &RemotePool, program: &Program) -> (Vec<String>, Receipt) {
     let mut execution = pool.execute(program, 3).await.unwrap();
     assert_eq!(execution.streams.len(), 3);

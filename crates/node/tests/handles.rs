@@ -1,4 +1,5 @@
-//! Tests of prepared programs: each runs on the version that it was prepared for, however the table changes.
+//! Tests of prepared programs and their handles (as of prepared statements): each program runs on the table version
+//! that it was prepared for, however the table changes.
 
 use crate::common::*;
 use farpool_model::{
@@ -33,7 +34,7 @@ async fn a_handle_reads_its_version_and_conditions_thin_it_out() {
     load(&server.connect().await, "t", LoadMode::Replace, 10).await.unwrap();
     assert_eq!(ids(&pool, &handle, None).await.unwrap(), (0..1000).collect::<Vec<_>>());
     assert_eq!(ids(&pool, &handle, Some(&below(20))).await.unwrap(), (0..20).collect::<Vec<_>>());
-    // Other programs may name the version as long as it is held, but no other one.
+    // Other programs may name this old version as long as a handle holds it; other old versions are `Stale`.
     let named = Program { version: Some(table.version), ..count_and_sum("t", 500) };
     let counted = prepare(&pool, &named).await.unwrap();
     let batches =
@@ -41,7 +42,7 @@ async fn a_handle_reads_its_version_and_conditions_thin_it_out() {
     assert_eq!(integers(&batches, 0), [400]);
     let missing = Program { version: Some(farpool_model::Version(999)), ..scan("t") };
     assert_eq!(prepare(&pool, &missing).await.unwrap_err().kind, ErrorKind::Stale);
-    // Nothing else holds the rows that were replaced.
+    // Only these handles hold the replaced rows, so after they are dropped the old version is `Stale`, too.
     drop((handle, counted));
     let goes = async {
         while prepare(&pool, &named).await.is_ok() {
@@ -95,7 +96,7 @@ async fn a_held_version_is_prepared_for_its_own_columns() {
         let batches = collect(pool.execute_prepared(&counted, None, 1).await.unwrap()).await.unwrap();
         assert_eq!(integers(&batches, 0), [500], "{other}");
     }
-    // Without a version, the newest one is requested, but the table was dropped.
+    // A program without a version asks for the newest, but the table was dropped.
     assert_eq!(prepare(&pool, &count_and_sum("t", 500)).await.unwrap_err().kind, ErrorKind::Stale);
     drop(handle);
     eventually("the version goes", || server.memory_used() == 0).await;
@@ -109,7 +110,7 @@ async fn a_plan_for_other_columns_is_stale_before_it_is_looked_at() {
     let mut raw = Raw::connect(&server).await;
     let right = SchemaFingerprint::of(&table.schema);
     let plan = substrait::encode_program(&scan("t"), &table.schema).unwrap();
-    // A plan over columns that the table does not have.
+    // A plan over columns that the table does not have is refused.
     let strange = arrow_schema::Schema::new(vec![arrow_schema::Field::new(
         "strange",
         arrow_schema::DataType::Int64,

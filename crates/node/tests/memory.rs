@@ -1,5 +1,6 @@
-//! Tests of the budget for memory outside the pool: work that needs more than is free takes less, waits or is refused,
-//! and work without progress loses memory that others wait for.
+//! Tests of the limit on memory outside the pool that executing requests takes ("memory for work"): a request that
+//! needs more than is free takes less, waits or is refused, and a request without progress is ended if others wait for
+//! its memory.
 
 use crate::common::*;
 use arrow_schema::DataType;
@@ -20,7 +21,7 @@ fn account(server: &Server) -> Account {
     server.node.work().account(&TenantName::default())
 }
 
-/// Reserves all but `bytes` of the free memory, once the node has released the memory of answered requests.
+/// Waits until the node has released the memory of answered requests, and reserves all free memory but `bytes` bytes.
 async fn leave(server: &Server, bytes: usize) -> Reservation {
     let account = account(server);
     let mut free = 0;
@@ -31,7 +32,7 @@ async fn leave(server: &Server, bytes: usize) -> Reservation {
     account.try_reserve(free - bytes).unwrap()
 }
 
-/// `select id, count(*) group by id`: as many groups as rows.
+/// Returns the program `select id, count(*) group by id`, which has as many groups as rows and so needs much memory.
 fn many_groups() -> Program {
     let schema = batch(0, 0).schema();
     let count = Aggregate {
@@ -59,7 +60,7 @@ async fn a_program_waits_for_memory_and_runs_when_there_is_some() {
     tokio::pin!(waiting);
     assert!(timeout(Duration::from_millis(300), &mut waiting).await.is_err(), "there is no memory for it");
     assert!(account(&server).is_short());
-    // A small request does not wait behind it.
+    // A request that needs little memory does not wait behind the program.
     assert_eq!(server.connect().await.tables().await.unwrap().len(), 1);
     drop(held);
     let batches = timeout(PATIENCE, waiting).await.expect("it runs").unwrap();
@@ -122,7 +123,7 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
     load(&pool, "t", LoadMode::Create, 10).await.unwrap();
-    // Enough for the load's window, not for its rows.
+    // Enough for the messages in flight of the load (its window), but not for decoding its rows.
     let held = leave(&server, limits::STREAM_WINDOW_BYTES + (1 << 20)).await;
     let loading = load(&pool, "more", LoadMode::Create, ROWS);
     tokio::pin!(loading);
@@ -130,7 +131,7 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     assert!(early.is_err(), "there is no memory for it: {early:?}");
     drop(held);
     assert_eq!(timeout(PATIENCE, loading).await.expect("it goes on").unwrap().rows, ROWS as u64);
-    // Not even enough for a window: refused at once.
+    // Not even enough for the messages in flight (the window), so the load is refused at once.
     let held = leave(&server, 64 << 10).await;
     let error = load(&pool, "less", LoadMode::Create, 10).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error:?}");
@@ -158,7 +159,7 @@ async fn a_large_plan_waits_for_memory_to_be_decoded() {
     tokio::pin!(preparing);
     assert!(timeout(Duration::from_millis(300), &mut preparing).await.is_err(), "there is no memory for it");
     assert!(server.node.work().is_short());
-    // While it waits, it holds only its message; and a small request does not wait behind it.
+    // A plan that waits for memory holds only its encoded bytes, and a small request does not wait behind it.
     eventually("it waits", || server.node.work().usage().bytes_used < before + (1 << 20)).await;
     pool.prepare(&scan("t"), &schema).await.unwrap();
     drop(held);
@@ -232,7 +233,7 @@ async fn a_load_that_falls_silent_makes_way_when_others_wait() {
     let work = local.node.work();
     let account = work.account(&TenantName::default());
     eventually("the load has begun", || work.usage().bytes_used > 0).await;
-    // Silence alone has no consequences.
+    // A silent load keeps its memory as long as nobody else waits for memory.
     sleep(Duration::from_millis(100)).await;
     assert!(work.usage().bytes_used > 0);
     let waiting = account.reserve(work.limit());
@@ -279,7 +280,7 @@ async fn half_a_message_makes_way_when_others_wait() {
 async fn a_table_holds_what_it_takes_outside_the_pool() {
     let server = Server::working_within(WORK).await;
     let pool = server.connect().await;
-    // The outcome of the load is remembered beyond the table, and not counted here.
+    // Not counted: the memory for outcomes of loads, which are remembered longer than the table exists.
     let used = || server.node.work().usage().bytes_used - server.node.remembered_bytes();
     let before = used();
     load(&pool, "t", LoadMode::Create, ROWS).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the server of the Redis protocol, with clients that send bytes and compare the replies.
+//! Tests of the server of the Redis protocol (RESP), with clients that send bytes and compare the bytes of the replies.
 
 mod auth;
 mod clients;
@@ -60,7 +60,7 @@ impl Client {
         self.0.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Waits for exactly these bytes.
+    /// Reads as many bytes as `expected` has and asserts that they are equal.
     async fn expect(&mut self, expected: impl AsRef<[u8]>) {
         let expected = expected.as_ref();
         let mut got = vec![0; expected.len()];
@@ -68,13 +68,13 @@ impl Client {
         assert!(got == expected, "{:?} and not {:?}", text(&got), text(expected));
     }
 
-    /// Sends a command of words and waits for the reply.
+    /// Sends a command, given as words separated by spaces, and asserts that the reply is `expected`.
     async fn ask(&mut self, command: &str, expected: impl AsRef<[u8]>) {
         self.send(request(command)).await;
         self.expect(expected).await;
     }
 
-    /// Waits for the end of the connection; returns the bytes received before.
+    /// Reads until the server closes the connection; returns the received bytes.
     async fn end(mut self) -> String {
         let mut rest = Vec::new();
         let ended = timeout(Duration::from_secs(20), self.0.read_to_end(&mut rest)).await;
@@ -175,7 +175,8 @@ async fn the_newer_protocol_is_spoken_where_it_is_asked_for() {
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("PING", "+QUEUED\r\n").await;
     client.ask("RESET", "+RESET\r\n").await;
-    // It would wait for the shards that the transaction holds.
+    // `INFO` is refused in a transaction because it would wait for shards (locked parts of the keys) that the
+    // transaction itself holds.
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("SET a 1", "+QUEUED\r\n").await;
     client.ask("INFO", "-ERR INFO is not allowed inside a transaction\r\n").await;
@@ -217,13 +218,13 @@ async fn tokens_say_whose_keys_a_client_sees_and_whether_it_may_change_them() {
     bob.ask("SET a 3", "+OK\r\n").await;
     bob.ask("FLUSHDB", "+OK\r\n").await;
     ann.ask("GET a", "$1\r\n1\r\n").await;
-    // `MULTI` of the previous tenant has ended.
+    // Authenticating as another tenant has ended the transaction that `MULTI` began, so `MULTI` is allowed again.
     ann.ask("MULTI", "+OK\r\n").await;
     ann.ask("GET a", "+QUEUED\r\n").await;
     ann.ask("DISCARD", "+OK\r\n").await;
     ann.ask("AUTH bobs", "+OK\r\n").await;
     ann.ask("GET a", "$-1\r\n").await;
-    // Removing a token closes its connections.
+    // Removing a token closes the connections that were authenticated with it.
     redis.node.set_access(Access::of_nobody().with_token("bobs", tenant("bob"), Right::Admin));
     assert!(reader.end().await.starts_with("-NOAUTH "), "it is told");
     bob.ask("GET a", "$-1\r\n").await;
@@ -258,11 +259,12 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
     let replies: String = commands.iter().map(|(_, reply)| *reply).collect();
     client.send(packet(&commands)).await;
     client.expect(&replies).await;
-    // More requests than the look-ahead takes.
+    // More requests at once than are parsed and looked up in advance.
     let many = commands.repeat(30);
     client.send(packet(&many)).await;
     client.expect(replies.repeat(30)).await;
-    // Requests before a malformed one are executed, and those after one that closes the connection are not.
+    // Requests before a malformed request are executed; requests after a malformed one or after `QUIT`, which close the
+    // connection, are not.
     client
         .send([request("INCR a"), request("INCR a"), b"*1\r\n!".to_vec(), request("INCR a")].concat())
         .await;
@@ -278,7 +280,7 @@ async fn what_comes_in_one_packet_is_done_in_its_order_whoever_sends_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_pauses_does_not_keep_others_of_its_thread_waiting() {
     let redis = Redis::start(Access::of_everybody()).await;
-    // More connections than threads, each with more bytes pending than one read takes.
+    // More connections than serving threads, each with more pending bytes than one read of a socket returns.
     let many = request("SET a 1").repeat(10_000);
     for _ in 0..4 {
         let (mut reading, mut writing) = redis.connect().await.0.into_split();
@@ -328,7 +330,7 @@ async fn strangers_take_little_and_are_closed() {
         client.send(bytes).await;
         assert_eq!(client.end().await, expected, "{bytes:?}");
     }
-    // Silent connections are evicted for new ones.
+    // When there are too many unauthenticated connections, the oldest silent ones are closed for new ones.
     let mut silent = Vec::new();
     for _ in 0..limits::GREETINGS_MAX {
         silent.push(redis.connect().await);
@@ -343,12 +345,12 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     let redis = Redis::start(Access::of_everybody()).await;
     let before = redis.work_used();
     let mut client = redis.connect().await;
-    // Announced lengths reserve no memory.
+    // An announced length of 512 MiB reserves no memory before the bytes arrive.
     client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$536870912\r\n").await;
     let mut other = redis.connect().await;
     other.ask("PING", "+PONG\r\n").await;
     assert!(redis.work_used() - before < 1 << 20, "{}", redis.work_used());
-    // The memory for work is exhausted before the value is complete.
+    // The tenant's memory outside the pool is exhausted before the announced value has arrived completely.
     let chunk = vec![b'x'; 1 << 20];
     let mut sent = 0;
     while sent < 512 && client.0.write_all(&chunk).await.is_ok() {
@@ -357,7 +359,7 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     assert!(sent < 512, "all of it was kept");
     drop(client);
     eventually("its memory is free", || redis.work_used() - before < 1 << 20).await;
-    // A value that does not fit into the pool.
+    // A value that does not fit into the pool is refused with `OOM`.
     let value = "v".repeat(80 << 20);
     let mut client = redis.connect().await;
     client.send(request(&format!("SET a {value}"))).await;
@@ -365,13 +367,13 @@ async fn what_clients_send_is_charged_before_it_is_kept() {
     client.0.read_exact(&mut reply).await.unwrap();
     assert_eq!(text(&reply), "-OOM ");
     other.ask("SET a 1", "+OK\r\n").await;
-    // Replies larger than the memory that is left.
+    // A reply larger than the memory that is left is refused.
     let value = "v".repeat(10 << 20);
     other.ask(&format!("SET large {value}"), "+OK\r\n").await;
     let refused = "-ERR the reply is larger than this client may have in memory: ask for less at once\r\n";
     other.ask(&format!("MGET{}", " large".repeat(100)), refused).await;
     other.ask("STRLEN large", ":10485760\r\n").await;
-    // Watches of clients that disconnect are removed.
+    // The watches (`WATCH`) of clients that disconnect are removed.
     let mut watcher = redis.connect().await;
     watcher.ask("WATCH a", "+OK\r\n").await;
     watcher.ask("MULTI", "+OK\r\n").await;
@@ -427,7 +429,7 @@ async fn transactions_of_many_clients_are_atomic() {
                     _ => {
                         client.send([request("INCR count"), request("MGET a b c")].concat()).await;
                         let mut reply = BytesMut::new();
-                        // Three values of equal length, if they are equal.
+                        // The complete reply has 8 line ends: a counter, then an array of three values.
                         while reply.iter().filter(|byte| **byte == b'\n').count() < 8 {
                             client.0.read_buf(&mut reply).await.unwrap();
                         }
@@ -457,7 +459,7 @@ async fn clients_speak_tls_where_the_node_does_and_a_shutdown_ends_them() {
     let mut reply = BytesMut::with_capacity(64);
     tls.read(&mut reply).await.unwrap();
     assert_eq!(&reply[..], b"+OK\r\n");
-    // Unencrypted clients are not served.
+    // A node with TLS does not serve clients that connect without TLS.
     let mut plain = redis.connect().await;
     plain.send("PING\r\n").await;
     assert!(!plain.end().await.contains("PONG"));
@@ -527,7 +529,7 @@ async fn slow_commands_are_told_to_their_tenant() {
     ann.ask("CONFIG SET slowlog-log-slower-than -1", "+OK\r\n").await;
     ann.ask("SLOWLOG LEN", ":2\r\n").await;
     ann.send(request("SLOWLOG GET 1")).await;
-    // Two commands before it, and the one that began this.
+    // The reply begins with one entry of six fields.
     ann.expect("*1\r\n*6\r\n").await;
     bob.ask("SLOWLOG LEN", ":0\r\n").await;
     bob.ask("SLOWLOG RESET", "-NOPERM this token may not write: use one with the role write\r\n").await;

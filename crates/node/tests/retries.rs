@@ -1,4 +1,5 @@
-//! Tests of loads whose connection breaks: the client learns their outcome, and none is loaded twice.
+//! Tests of loads whose connection breaks before the answer: the client asks for the outcome by the load's id on
+//! another connection, and no rows are loaded twice.
 
 use crate::common::*;
 use farpool_model::{
@@ -15,11 +16,11 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// A proxy between clients and a node.
+/// A proxy between clients and a node, which can lose bytes and break connections.
 struct Between {
     address: SocketAddr,
     node: Mutex<SocketAddr>,
-    /// Whether bytes to the node, and to clients, are dropped on the connections open now.
+    /// For the connections open now: whether bytes to the node are dropped, and whether bytes to the clients are.
     loses: Mutex<Arc<[AtomicBool; 2]>>,
     lost: AtomicUsize,
     breaks: Notify,
@@ -96,7 +97,7 @@ fn newest(server: &Server) -> Option<(Version, u64)> {
     table(server, &name("t")).map(|info| (info.version, info.rows))
 }
 
-/// Begins a load in the background, in this mode.
+/// Starts a load of `rows` rows into the table `t` in a task of its own.
 fn begin(pool: &Arc<RemotePool>, mode: LoadMode, rows: i64) -> tokio::task::JoinHandle<Result<TableInfo>> {
     let pool = pool.clone();
     tokio::spawn(async move { load(&*pool, "t", mode, rows).await })
@@ -121,7 +122,7 @@ async fn a_load_whose_answer_is_lost_is_loaded_once() {
     between.lose_answers();
     let loading = begin(&pool, LoadMode::ReplaceVersion(version), 3);
     eventually("the rows are there", || newest(&server).unwrap().0 > version).await;
-    // Later changes of the table make no difference.
+    // The outcome of the load stays the same although the table is dropped afterwards.
     server.node.owner(TenantName::default()).drop_table(&name("t")).unwrap().wait().unwrap();
     between.break_off();
     let info = loading.await.unwrap().unwrap();
@@ -208,7 +209,7 @@ async fn more_rows_than_a_client_keeps_are_not_sent_again_and_the_error_says_so(
     assert!(error.message.contains("nothing of it was loaded"), "{error}");
     assert_eq!(error.advice.as_deref(), Some("load it again"));
     eventually("the pages come back", || server.memory_used() == 0).await;
-    // The name is free.
+    // A failed create has released the table name, so the next create succeeds.
     load(&*pool, "t", LoadMode::Create, 3).await.unwrap();
 }
 
@@ -295,7 +296,7 @@ async fn a_load_that_comes_twice_makes_one_version() {
     send_load(&mut other, 11, 4, "t", LoadMode::Create).await;
     assert_eq!(response(&mut other).await, Response::Error(first.clone()));
     assert_eq!(outcome(&mut other, 13, 4).await, LoadOutcome::Failed(first));
-    // The answer is the same after the table was dropped.
+    // The repeated load gets the first answer even after the table was dropped, and loads nothing.
     send_load(&mut other, 15, 1, "t", LoadMode::Create).await;
     assert_eq!(loaded(&mut other).await, made);
     let LoadOutcome::Loaded(told) = outcome(&mut other, 17, 1).await else { panic!("it was loaded") };
@@ -324,10 +325,10 @@ async fn to_ask_for_the_outcome_ends_a_load_whose_rows_have_not_all_come() {
     raw.send(1, &begin_with(1, "t", LoadMode::Create)).await;
     raw.send(1, &Request::LoadBatch(canonical_batch(0, 9))).await;
     assert_eq!(outcome(&mut other, 1, 1).await, LoadOutcome::NotLoaded);
-    // The name is free as soon as the client is told.
+    // When the client learns that nothing was loaded, the table name is released already.
     send_load(&mut other, 3, 2, "t", LoadMode::Create).await;
     let made = loaded(&mut other).await;
-    // The load cannot be continued, or begun again.
+    // The load whose outcome was asked for can neither be continued nor begun again with the same id.
     raw.send(1, &Request::LoadEnd).await;
     let Response::Error(error) = response(&mut raw).await else { panic!("it goes on") };
     assert_eq!(error.kind, ErrorKind::Cancelled);
@@ -342,7 +343,7 @@ async fn the_loads_of_another_tenant_are_not_told_of_nor_ended() {
     let server = Server::with(256 << 20, tokens(&[("anns", "ann"), ("bobs", "bob")])).await;
     let ann = server.connect_as("anns").await.unwrap().with_load_seed(7);
     let bob = server.connect_as("bobs").await.unwrap().with_load_seed(7);
-    // Two tenants use the same id.
+    // Two tenants use the same load id, and neither sees the outcome of the other's load.
     for (rows, pool) in [(3, &ann), (4, &bob)] {
         assert_eq!(load(pool, "t", LoadMode::Create, rows).await.unwrap().rows, rows as u64);
     }

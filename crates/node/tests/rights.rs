@@ -1,5 +1,5 @@
-//! Tests every verb of the table of rights with clients over TCP and over TLS: clients without the right are
-//! refused, and nobody reaches another tenant's data except by the verbs for that.
+//! Tests every verb of the table of rights with clients over TCP and over TLS: clients without the right are refused,
+//! and no client reaches another tenant's data, except by the verbs for administrators of all tenants.
 
 use crate::common::*;
 use farpool_model::{
@@ -9,10 +9,12 @@ use farpool_node::{Reach, Right, VERBS, Verb};
 use farpool_transfer::{Execution, Pool, RemotePool};
 use std::sync::Arc;
 
-/// Number of rows whose result exceeds what is sent to a client that does not read.
+/// Number of rows of a table whose plain result is larger than the socket buffers and the credit of a client together,
+/// so that its program cannot end while the client does not read.
 const MANY: i64 = 400_000;
 
-/// Performs a verb on the table `table`; verbs that reach all tenants use bob's table, and his query `query`.
+/// Performs a verb (a request that needs a right) on the table `table`. Verbs that reach all tenants use bob's table,
+/// and his query with the id `query`.
 async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Result<()> {
     match verb {
         Verb::Describe => pool.table(&name(table)).await.map(drop),
@@ -25,12 +27,12 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::Load => load(pool, table, LoadMode::Append, 1).await.map(drop),
         Verb::LoadOutcome => pool.load_outcome(LoadId(1)).await.map(drop),
         Verb::Alter => {
-            // Renamed to its own name, so that the next caller finds it.
+            // The table is renamed to the name that it has, so that the next caller finds it.
             let change = TableChange::Rename(name(table));
             pool.alter_table(&name(table), &[change]).await.map(drop)
         }
         Verb::Change => {
-            // Each row is set to its current values.
+            // The change sets each row to its current values, so that the next caller finds the same rows.
             let schema = canonical_schema();
             let rows = pool.table(&name(table)).await?.rows;
             let handle = pool.prepare(&scan(table), &schema).await?;
@@ -90,7 +92,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             Ok(())
         }
         Verb::Backup => match pool.begin_backup().await {
-            // The node of this test has no data directory.
+            // The node of this test has no data directory, so this error means that the right sufficed.
             Err(error) if error.message.contains("no data directory") => Ok(()),
             outcome => outcome.map(drop),
         },
@@ -99,12 +101,13 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
     }
 }
 
-/// Checks a verb that omits other tenants' data instead of being refused.
+/// Returns an error of kind `Denied` if other tenants' data were not shown. For verbs that omit these data, instead of
+/// being refused, if the right does not suffice.
 fn shown(is_shown: bool) -> Result<()> {
     if is_shown { Ok(()) } else { Err(Error::new(ErrorKind::Denied, "not shown")) }
 }
 
-/// Returns a program that stays in progress, since its rows are not read.
+/// Starts a scan of `table` that stays in progress as long as the caller does not read its rows.
 async fn stuck(pool: &dyn Pool, table: &str) -> Result<Execution> {
     pool.execute(&scan(table), 1).await
 }
@@ -119,7 +122,7 @@ async fn every_verb_takes_its_right_over_tls() {
     walk(Server::with(256 << 20, access()).await.encrypted()).await;
 }
 
-/// Access for bob, and for a client of ann's with each right.
+/// Returns the access tokens: one of tenant bob, and one of tenant ann for each right.
 fn access() -> Access {
     let mut access = tokens(&[("bobs", "bob")]);
     for right in Right::ALL {
@@ -129,7 +132,7 @@ fn access() -> Access {
 }
 
 async fn walk(server: Server) {
-    // Packed, the whole result would be in flight at once.
+    // Plain, because a packed result is so small that it would be sent as a whole, and the program would end.
     let bob = Arc::new(server.connect_as("bobs").await.unwrap().with_results(ResultForm::Plain));
     load(&*bob, "large", LoadMode::Create, MANY).await.unwrap();
     let writer = server.connect_as("write").await.unwrap();
@@ -148,7 +151,7 @@ async fn walk(server: Server) {
             let done = exercise(verb, &pool, "own", query).await;
             match (right >= least, verb) {
                 (true, _) => assert_eq!(done, Ok(()), "{what}"),
-                // Other tenants must not learn that there is such a query.
+                // `NotFound` rather than `Denied`, because other tenants must not learn that there is such a query.
                 (false, Verb::CancelQueryOfAll) => {
                     assert_eq!(done.unwrap_err().kind, ErrorKind::NotFound, "{what}");
                 }
@@ -161,7 +164,7 @@ async fn walk(server: Server) {
                 let error = exercise(verb, &pool, "others", query).await.unwrap_err();
                 assert_eq!(error.kind, ErrorKind::NotFound, "{what}");
             }
-            // Nothing of another tenant may be gone, except by the verb for that.
+            // No table of another tenant may be dropped, except by the verb that drops tables of all tenants.
             let left = bob.tables().await.unwrap().len();
             assert_eq!(left, if verb == Verb::DropOfAll && right >= least { 2 } else { 3 }, "{what}");
             let still_runs = bob.queries().await.unwrap().iter().any(|q| q.id == query);

@@ -1,5 +1,5 @@
-//! Tests of sealed answers: with a man in the middle who reads and changes them, with wrong keys and tokens, with many
-//! of them, and with clients that disconnect.
+//! Tests of sealed answers (answers encrypted end to end for one client): with a man in the middle who reads and
+//! changes frames, with wrong keys and tokens, with many answers, and with clients that disconnect.
 
 use crate::common::*;
 use arrow_array::RecordBatch;
@@ -16,7 +16,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Starts a node with a key and a table of `rows` rows, and a man in the middle; also returns the public key.
+/// Starts a node with a private key and a table of `rows` rows, and a man in the middle before it. Returns both, and
+/// the node's public key.
 async fn node(rows: i64) -> (Server, Middle, PublicKey) {
     let server = Server::start().await;
     let key = PrivateKey::random().unwrap();
@@ -32,14 +33,14 @@ async fn connect(url: &PoolUrl, key: PublicKey, form: ResultForm) -> Result<Remo
     Ok(RemotePool::connect(url, options).await?.with_results(form))
 }
 
-/// Rows of the table with an id below `below`.
+/// Returns a program that selects the rows with an id below `below`.
 fn first(below: i64) -> Program {
     let literal = Literal::new(Value::Int(below.into()), arrow_schema::DataType::Int64).unwrap();
     let filter = Some(Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Literal(literal)));
     Program { filter, ..scan("t") }
 }
 
-/// Returns the ids of the rows, checking that none is missing.
+/// Returns the ids of the rows, sorted.
 fn ids(batches: &[RecordBatch]) -> Vec<i64> {
     integers(batches, 0)
 }
@@ -47,7 +48,8 @@ fn ids(batches: &[RecordBatch]) -> Vec<i64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_in_the_middle_sees_nothing_of_the_rows_and_the_receipt() {
     let (_server, middle, key) = node(70_000).await;
-    // Texts that occur in the rows, in the operators of the receipt, and in the description of the table.
+    // Strings that occur in the rows, in the operators of the receipt (execution statistics), and in the description of
+    // the table. The man in the middle must see none of them.
     let secrets: [&[u8]; 3] = [b"word number 42", b"id < 500", b"noise"];
     for form in [ResultForm::Plain, ResultForm::Packed, ResultForm::Auto] {
         for (sealed, bound) in [(false, 500), (true, 500), (true, 70_000)] {
@@ -89,11 +91,12 @@ async fn errors_come_sealed_and_as_they_are() {
         assert_eq!((error.kind, &error.message), (expected.kind, &expected.message));
         assert!(!middle.has_seen(error.message.as_bytes()));
     }
-    // The same connection continues.
+    // The connection can still be used after these errors.
     assert_eq!(counted(&pool, "t", 100).await.unwrap(), (100, Some(4950)));
 }
 
-/// Returns the client's result of `program`: ids of rows, or an error; `None` if it waits for more.
+/// Executes `program` through the man in the middle. Returns the ids of the rows, or an error; `None` if the client
+/// still waits for frames after five seconds.
 async fn outcome(
     middle: &Middle,
     key: PublicKey,
@@ -113,7 +116,7 @@ async fn every_byte_that_is_changed_is_noticed() {
     let program = first(3);
     outcome(&middle, key, &program, ResultForm::Plain).await.unwrap().unwrap();
     let frames: Vec<usize> = middle.seen.lock().iter().map(Vec::len).collect();
-    // The description of the table, the answers, rows, and the receipt.
+    // The frames: the description of the table, the node's answers for each operator, the rows, and the receipt.
     assert_eq!(frames.len(), 4);
     let (mut noticed, mut harmless) = (0, 0);
     for (place, bytes) in frames.into_iter().enumerate() {
@@ -124,7 +127,8 @@ async fn every_byte_that_is_changed_is_noticed() {
                 }
                 let at = at.min(frame.len() - 1);
                 frame[at] ^= 1 << (at % 8);
-                // After a wrong length, each side would wait for the other.
+                // The connection is closed after a change of a header, because with a wrong length each side would wait
+                // for the other.
                 (vec![frame], at < FRAME_HEADER_BYTES)
             });
             match outcome(&middle, key, &program, ResultForm::Plain).await {
@@ -159,17 +163,18 @@ async fn frames_that_are_dropped_repeated_exchanged_or_cut_off_are_noticed() {
             for way in 0..5 {
                 let held = parking_lot::Mutex::new(None);
                 middle.change(move |number, frame| match way {
-                    // Dropped; the connection ends, so that nobody waits.
+                    // Way 0 drops the frame. The connection is closed after a frame of unknown kind, so that the client
+                    // does not wait.
                     0 if number == place => (vec![], FrameKind::from_number(frame[4]).is_none()),
                     1 if number == place => (vec![frame.clone(), frame], false),
-                    // Swapped with the next one.
+                    // Way 2 swaps the frame with the next one.
                     2 if number == place => {
                         *held.lock() = Some(frame);
                         (vec![], false)
                     }
                     2 => (std::iter::once(frame).chain(held.lock().take()).collect(), false),
                     3 if number == place => (vec![], true),
-                    // Relabelled: rows as the end of the result, the end as rows.
+                    // Way 4 changes the kind of the frame: rows become the end of the result, and the end becomes rows.
                     4 if number == place => {
                         let mut frame = frame;
                         let kind = match FrameKind::from_number(frame[4]).unwrap() {
@@ -196,7 +201,8 @@ async fn frames_that_are_dropped_repeated_exchanged_or_cut_off_are_noticed() {
                 }
             }
         }
-        // How many frames have no effect any more, and how many come last, depends on how the result was divided.
+        // The numbers of changes without effect, and of missing last frames, depend on how the result was divided into
+        // frames.
         assert!(
             noticed >= 3 * (harmless.len() + waiting),
             "{noticed} noticed, {waiting} waiting, harmless are (way, frame, frames) {harmless:?}"
@@ -219,7 +225,7 @@ async fn another_node_is_noticed_even_if_it_says_that_it_is_the_one() {
     let other = PrivateKey::random().unwrap().public();
     let error = connect(&middle.url(), other, ResultForm::Auto).await.map(drop).unwrap_err();
     assert!(error.kind == ErrorKind::Denied && error.message.contains(&key.to_string()), "{error}");
-    // The key changes after the client has read it.
+    // The node gets another private key after the client has checked the public key.
     let pool = connect(&middle.url(), key, ResultForm::Auto).await.unwrap();
     server.node.set_node_key(PrivateKey::random().unwrap());
     let error = run(&pool, &scan("t")).await.unwrap_err();
@@ -240,7 +246,7 @@ async fn a_token_proves_who_the_node_is_where_it_is_not_sent_in_the_clear() {
     };
     let pool = connect(server.url(), &mine, &mine).await.unwrap();
     assert_eq!(counted(&pool, "t", 100).await.unwrap(), (100, Some(4950)));
-    // A token other than the one shown.
+    // The client expects proof by another token than the one that it has sent to the node.
     let pool = connect(server.url(), &mine, &others).await.unwrap();
     let error = counted(&pool, "t", 100).await.unwrap_err();
     assert!(error.kind == ErrorKind::Denied && error.message.contains("in the clear"), "{error}");
@@ -264,7 +270,7 @@ async fn prepared_programs_run_and_are_prepared_again() {
         let execution = pool.execute_prepared(&handle, Some(&condition), 2).await.unwrap();
         assert_eq!(ids(&collect(execution).await.unwrap()), (0..20).collect::<Vec<_>>());
     }
-    // The node evicts the handle and tells only this client.
+    // The node evicts the first handle and reports that in a sealed answer, so the man in the middle does not learn it.
     let mut others = Vec::new();
     for below in 0..limits::HANDLES_PER_CONNECTION_MAX as i64 {
         others.push(pool.prepare(&first(below), &schema).await.unwrap());
@@ -272,7 +278,7 @@ async fn prepared_programs_run_and_are_prepared_again() {
     let execution = pool.execute_prepared(&handle, Some(&condition), 2).await.unwrap();
     assert_eq!(ids(&collect(execution).await.unwrap()), (0..20).collect::<Vec<_>>());
     assert!(!middle.has_seen(b"nothing is kept"));
-    // Changes are answered sealed, too.
+    // The answers to changes of rows are sealed, too.
     let schema = canonical_schema();
     let removing = pool.prepare(&removing("t", 10), &schema).await.unwrap();
     assert_eq!(pool.change_rows(&removing, 10).await.unwrap().rows, 990);
@@ -334,7 +340,7 @@ async fn what_a_client_leaves_behind_is_given_back() {
     }
 }
 
-/// Sends a sealed request.
+/// Sends a request that asks for sealed answers, on the stream `stream`; returns what decrypts its answers.
 async fn send_sealed(
     raw: &mut Raw,
     stream: u32,
@@ -369,7 +375,8 @@ async fn a_handle_that_was_given_to_another_program_gives_no_rows() {
     let opener = send_sealed(&mut raw, 3, &run, key, (None, bound)).await;
     assert_eq!(open_next(&mut raw, &opener).await.unwrap().kind, FrameKind::Unchanged);
     while open_next(&mut raw, &opener).await.unwrap().kind != FrameKind::Receipt {}
-    // A man in the middle prepares something else under the number, sealed or not.
+    // A man in the middle prepares another program under the same handle, first unsealed, then sealed. The client
+    // detects both.
     let schema = canonical_schema();
     let plan = farpool_wire::substrait::encode_program(&first(3), &schema).unwrap();
     let other = Request::Prepare { plan, schema: None };
@@ -383,7 +390,7 @@ async fn a_handle_that_was_given_to_another_program_gives_no_rows() {
     while raw.next().await.unwrap().kind != FrameKind::Prepared {}
     let opener = send_sealed(&mut raw, 7, &run, key, (None, bound)).await;
     assert_eq!(open_next(&mut raw, &opener).await.unwrap_err().kind, ErrorKind::Corrupt);
-    // A sealed run of a program prepared unsealed fails as well, and the reverse.
+    // A sealed execution of a released handle is answered with a sealed error.
     raw.send(1, &Request::Cancel).await;
     let opener = send_sealed(&mut raw, 9, &run, key, (None, bound)).await;
     let gone = loop {
@@ -405,7 +412,8 @@ async fn answers_for_another_tenant_are_for_nobody_else() {
     for token in ["mine", "theirs"] {
         load(&server.connect_as(token).await.unwrap(), "t", LoadMode::Create, 100).await.unwrap();
     }
-    // A man in the middle has shown a token of another tenant instead of the client's.
+    // "theirs": a man in the middle has sent the node a token of another tenant instead of the client's. The client
+    // must not be able to open the answers, because they are about that tenant's table.
     for (shown, opens) in [("mine", true), ("theirs", false)] {
         let socket = Arc::new(tokio::net::TcpStream::connect(server.address).await.unwrap());
         let mut raw = Raw::with_token(socket, Some(shown)).await;

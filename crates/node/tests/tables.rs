@@ -1,4 +1,5 @@
-//! Tests of tables over a socket: load, query, append, replace, drop; versions; tenants.
+//! Tests of requests about tables over a socket: load, query, append, replace and drop tables, read old versions, and
+//! keep the tables of tenants apart.
 
 use crate::common::*;
 use arrow_array::cast::AsArray;
@@ -61,7 +62,7 @@ async fn a_view_is_made_seen_by_others_replaced_and_dropped() {
         assert_eq!(pool.relation(&name("t")).await, Ok(Relation::Table(table.clone())));
     }
 
-    // A view prevents a table of the same name.
+    // A table cannot be created under the name of a view.
     let exists = load(&pool, "v", LoadMode::Create, 10).await.unwrap_err();
     assert!(exists.kind == ErrorKind::Exists && exists.message.contains("view"), "{exists}");
     let exists = load(&pool, "v", LoadMode::Replace, 10).await.unwrap_err();
@@ -77,7 +78,7 @@ async fn a_view_is_made_seen_by_others_replaced_and_dropped() {
     }
     assert!(pool.drop_view(&name("t"), None).await.unwrap_err().message.contains("is a table"));
 
-    // The name of a table known to a client may have become that of a view.
+    // A client knows a table that another client has since replaced by a view of the same name.
     other.drop_table(&name("t")).await.unwrap();
     other.create_view(&View::new(name("t"), "select 3").unwrap(), false).await.unwrap();
     assert!(matches!(pool.relation(&name("t")).await, Ok(Relation::View(_))));
@@ -202,7 +203,7 @@ async fn large_results_count_their_bytes() {
     let receipt = execution.receipt.clone();
     collect(execution).await.unwrap();
     let bytes = receipt.get().unwrap().bytes_on_wire;
-    // At least three integers and a view for each row.
+    // A row takes at least 24 bytes: three integers of 8 bytes; its string comes on top.
     assert!(bytes > 300_000 * 24 && bytes < 300_000 * 80, "{bytes}");
 }
 
@@ -261,7 +262,7 @@ async fn a_token_is_asked_for_and_looked_at() {
         assert!(error.message.contains("token") && error.advice.is_some(), "{error}");
         assert!(!error.to_string().contains("a-token"));
     }
-    // Where no token is required, one is accepted.
+    // A node that requires no token accepts a client that sends one.
     let open = Server::with(64 << 20, Access::of_everybody()).await;
     open.connect_as("whatever").await.unwrap();
 }
@@ -272,7 +273,8 @@ async fn many_queries_run_at_once() {
     let shared = std::sync::Arc::new(server.connect().await);
     load(&*shared, "t", LoadMode::Create, 250_000).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
-    // More than one connection may have streams, and some on connections of their own.
+    // Runs more queries than one connection may have streams, so that the shared client needs several connections.
+    // Every tenth query has a client of its own.
     for index in 0..120 {
         let pool = match index % 10 {
             0 => std::sync::Arc::new(server.connect().await),
@@ -314,7 +316,7 @@ async fn more_streams_than_a_connection_has_may_be_open_and_unread() {
     for _ in 0..70 {
         open.push(pool.execute(&scan("t"), 1).await.unwrap());
     }
-    // Read in the opposite order: no stream waits for another.
+    // The results are read in the opposite order, which needs streams that do not wait for one another.
     while let Some(execution) = open.pop() {
         let rows: usize = collect(execution).await.unwrap().iter().map(|b| b.num_rows()).sum();
         assert_eq!(rows, 100_000);

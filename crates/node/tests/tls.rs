@@ -1,4 +1,5 @@
-//! Tests of nodes with TLS: clients with and without it, and certificates that are replaced.
+//! Tests of nodes with TLS: clients that use TLS and clients that do not, and certificates that are replaced while the
+//! node runs.
 
 use crate::common::*;
 use bytes::BytesMut;
@@ -34,7 +35,7 @@ async fn rows_come_as_they_do_without() {
     for server in [&plain, &encrypted] {
         let pool = Arc::new(server.connect().await);
         load(&*pool, "t", LoadMode::Create, 300_000).await.unwrap();
-        // Several at once, so that workers of the node write while it reads.
+        // Several results at once, so that workers of the node write to the socket while another thread reads from it.
         let clients = (0..4).map(|_| {
             let pool = pool.clone();
             tokio::spawn(async move { integers(&run(&*pool, &scan("t")).await.unwrap(), 3) })
@@ -112,7 +113,7 @@ async fn psql_is_told_where_it_is_whatever_it_asks_for_first() {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
         let mut answer = [0];
         for request in [b"\0\0\0\x08\x04\xd2\x16\x30", b"\0\0\0\x08\x04\xd2\x16\x2f"] {
-            // In two parts: the node waits for the second.
+            // The request is sent in two parts, and the node must wait for the second.
             socket.write_all(&request[..5]).await.unwrap();
             socket.write_all(&request[5..]).await.unwrap();
             socket.read_exact(&mut answer).await.unwrap();
@@ -123,7 +124,7 @@ async fn psql_is_told_where_it_is_whatever_it_asks_for_first() {
         timeout(PATIENCE, socket.read_to_end(&mut error)).await.expect("it hangs up").unwrap();
         assert_eq!(error[0], b'E');
         assert!(String::from_utf8_lossy(&error).contains("a farpool memory node"));
-        // Repeated requests for encryption are answered like any others.
+        // A third request for encryption (`SSLRequest` of PostgreSQL) is answered with the error for strangers.
         let socket: Arc<dyn Socket> = Arc::new(TcpStream::connect(server.address).await.unwrap());
         let heard = say(&*socket, &b"\0\0\0\x08\x04\xd2\x16\x2f".repeat(3)).await;
         assert!(heard.starts_with(b"NNE"), "{}", heard.escape_ascii());
@@ -148,7 +149,8 @@ async fn who_begins_with_tls_and_stops_keeps_nobody_waiting() {
 async fn a_connection_that_is_cut_is_an_error_that_says_so() {
     let server = encrypted().await;
     load(&server.connect().await, "t", LoadMode::Create, 200_000).await.unwrap();
-    // Forwards what the node sends up to some byte within the rows, and then closes the connection in order.
+    // A proxy that forwards what the node sends up to some byte within the rows, and then closes the TCP connection, as
+    // an attacker could. The client must not take that for the end of the result.
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("farpools://{}", proxy.local_addr().unwrap());
     let node = server.address;
@@ -187,7 +189,8 @@ async fn a_certificate_is_replaced_while_the_node_runs() {
     let node = server.node.clone();
     tokio::spawn(files.follow("the certificate", move |tls| node.set_tls(tls), asked));
     let before = server.connect().await;
-    // A half-written certificate, and a key that does not belong to it: the old one stays in effect.
+    // A half-written certificate, and a key that does not belong to the certificate, are ignored: the old certificate
+    // stays in effect.
     let (others, other_key) = AUTHORITY.sign("localhost");
     for (certificate, key) in [(&others[..100], &key), (&others, &key)] {
         put((certificate, key));

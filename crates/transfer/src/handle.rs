@@ -1,4 +1,5 @@
-//! The handle of a prepared program: one that a pool has checked and keeps ready to run.
+//! The handle of a prepared program: a program that a pool has checked and compiled, and keeps ready for execution (as
+//! databases do with prepared statements).
 
 use farpool_model::Prepared;
 use std::any::Any;

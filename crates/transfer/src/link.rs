@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// on the latency.
 const BYTES_TELLING: u64 = 1 << 20;
 
-/// Minimum fraction of a result's time during which the engine waited for it, and during which the pool's workers were
-/// idle, for the link to count as the bottleneck.
+/// Minimum fraction of the time of a result for which the link counts as the bottleneck: the engine must have waited
+/// for the result, and the pool's workers must have been idle, for at least this part.
 const IDLE_PART: f64 = 0.5;
 
 /// Measures the network link to one pool.
@@ -98,7 +98,7 @@ impl LinkMeter {
     }
 }
 
-/// Returns the current time, for the `start` of [`LinkMeter::measured`].
+/// Returns the current time, to be passed later to [`LinkMeter::measured`] as `start`.
 #[expect(clippy::disallowed_methods, reason = "the engine's side measures how long the pool takes")]
 pub fn now() -> Instant {
     Instant::now()

@@ -25,7 +25,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns the pool to which the requests go that this one does not implement.
     ///
     /// # Errors
-    /// `Invalid` if there is none.
+    /// `Invalid` if there is no pool behind this one.
     fn behind(&self) -> Result<&dyn Pool> {
         Err(Error::invalid("this pool does not support such a request"))
     }
@@ -33,7 +33,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns the address of the pool: `embedded`, or `farpool://host:port`.
     fn url(&self) -> String;
 
-    /// Returns where a prepared program would run, as text for the user.
+    /// Returns the place where a prepared program would be executed (such as the pool's address), as text for the user.
     fn place(&self, _handle: &Handle) -> String {
         self.url()
     }
@@ -55,7 +55,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
         Ok(self.list(None).await?.tables)
     }
 
-    /// Describes one table.
+    /// Returns the description of a table.
     ///
     /// # Errors
     /// `NotFound`, which names similar tables.
@@ -74,7 +74,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
         self.behind()?.statistics(name, columns).await
     }
 
-    /// Asks how far the pool would carry out each operator of `program`, over a table with the columns of `schema`, and
+    /// Asks how far the pool would execute each operator of `program`, over a table with the columns of `schema`, and
     /// makes the pool keep the program. Runs nothing. As long as the returned handle is held, other programs may name
     /// the table version that it holds.
     ///
@@ -115,7 +115,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// Changes the rows that a prepared program selects: updates them with the values that the program computes for
     /// columns (named as in the table), or deletes them if it computes none. Either all rows are changed, or none. The
-    /// program must return rows, without a sort order or a limit, and the pool must be able to carry it out exactly;
+    /// program must return rows, without a sort order or a limit, and the pool must be able to execute it exactly;
     /// `rows` is the number of rows that it selects. Rows appended since the version that the program was prepared for
     /// stay as they are.
     ///

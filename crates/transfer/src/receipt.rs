@@ -1,4 +1,4 @@
-//! The receipt (execution statistics) of a program that may still be running.
+//! The slot for the receipt (execution statistics) of a program that may still be running.
 
 use farpool_model::Receipt;
 use parking_lot::Mutex;

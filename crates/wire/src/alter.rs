@@ -1,4 +1,4 @@
-//! Encodes and decodes ALTER TABLE requests: changes of a table's columns or name.
+//! Encodes and decodes the ALTER TABLE request of the native protocol: changes of a table's columns or name.
 
 use crate::batch::{decode_schema, encode_schema};
 use crate::proto;
@@ -8,7 +8,7 @@ use arrow_schema::{FieldRef, Schema};
 use bytes::Bytes;
 use farpool_model::{Error, Result, TableChange, TableName, limits};
 
-/// Encodes the body of an `AlterTable`.
+/// Encodes the body of an `AlterTable` message.
 pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<Bytes> {
     let write = |change: &TableChange| {
         let kind = match change {
@@ -27,7 +27,7 @@ pub(crate) fn write_alter(table: &TableName, changes: &[TableChange]) -> Result<
     Ok(body(&proto::AlterTable { table: table.encoded(), changes }))
 }
 
-/// Decodes the body of an `AlterTable`: the table and its changes.
+/// Decodes the body of an `AlterTable` message; returns the table's name and the changes.
 pub(crate) fn read_alter(bytes: &Bytes) -> Result<(TableName, Vec<TableChange>)> {
     let proto::AlterTable { table, changes } = read(bytes)?;
     if changes.is_empty() {

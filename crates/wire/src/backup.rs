@@ -1,17 +1,17 @@
-//! Encodes and decodes messages about backups (the files of a checkpoint).
+//! Encodes and decodes messages of the native protocol about backups (the files of a checkpoint).
 
 use crate::proto;
 use crate::request::{body, read};
 use bytes::Bytes;
 use farpool_model::{BackupFile, BackupFiles, Error, Result, limits};
 
-/// Encodes `BackupFiles`.
+/// Encodes the body of a `BackupFiles` message.
 pub(crate) fn write_files(files: &BackupFiles) -> Bytes {
     let file = |file: &BackupFile| body(&proto::BackupFile { name: file.name.clone(), bytes: file.bytes });
     body(&proto::BackupFiles { node: files.node, files: files.files.iter().map(file).collect() })
 }
 
-/// Decodes `BackupFiles`.
+/// Decodes the body of a `BackupFiles` message.
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded, or a file name is not one that a data directory may contain.
@@ -24,12 +24,12 @@ pub(crate) fn read_files(bytes: &Bytes) -> Result<BackupFiles> {
     Ok(BackupFiles { node, files: files.iter().map(file).collect::<Result<_>>()? })
 }
 
-/// Encodes `BackupRead`.
+/// Encodes the body of a `BackupRead` message.
 pub(crate) fn write_read(file: &str, offset: u64, bytes: u32) -> Bytes {
     body(&proto::BackupRead { file: file.to_string(), offset, bytes })
 }
 
-/// Decodes `BackupRead`; returns the name of a file, an offset and a number of bytes.
+/// Decodes the body of a `BackupRead` message; returns the name of a file, an offset and a number of bytes.
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded; `OverLimit` for more bytes than one message may have.

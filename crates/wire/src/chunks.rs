@@ -46,7 +46,7 @@ pub struct ChunkImage {
     pub column: u32,
     /// The head of the encoded chunk, which describes the encoding of the values.
     pub head: Bytes,
-    /// The encoded values.
+    /// The encoded values of the chunk.
     pub data: Bytes,
 }
 
@@ -65,10 +65,10 @@ pub(crate) fn write_image(image: &ChunkImage) -> Bytes {
     [&front[..], &image.data[..]].concat().into()
 }
 
-/// Decodes `Chunk`.
+/// Decodes the body of a `Chunk` message (a column chunk with its values).
 ///
 /// # Errors
-/// `Corrupt` if it is too short.
+/// `Corrupt` if the body is too short.
 pub(crate) fn read_image(body: &Bytes) -> Result<ChunkImage> {
     let mut rest = body.clone();
     if rest.len() < FIXED_BYTES {
@@ -97,7 +97,7 @@ pub(crate) fn write_outlines(outlines: &Outlines) -> Bytes {
     })
 }
 
-/// Decodes `OutlineList`.
+/// Decodes the body of an `OutlineList` message (descriptions of column chunks).
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded.
@@ -115,12 +115,12 @@ pub(crate) fn write_outlines_request(handle: u32, columns: &[u32], first: u32, k
     Ok(body(&proto::OutlinesRequest { handle, columns: columns.to_vec(), first, known }))
 }
 
-/// Decodes `Outlines`; returns the handle of a prepared program, columns, the first row group, and the id of the list
-/// of row groups that the client knows.
+/// Decodes the body of an `Outlines` message; returns the handle of a prepared program, columns, the first row group,
+/// and the id of the list of row groups that the client knows.
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded; `Invalid` if there are no columns, or they are not in ascending order;
-/// `OverLimit`.
+/// `OverLimit` if there are more columns than a table may have.
 pub(crate) fn read_outlines_request(bytes: &Bytes) -> Result<(u32, Vec<u32>, u32, u64)> {
     let proto::OutlinesRequest { handle, columns, first, known } = read(bytes)?;
     check_columns(&columns)?;
@@ -134,10 +134,11 @@ pub(crate) fn write_fetch(handle: u32, columns: &[u32], row_groups: &[u32]) -> R
     Ok(body(&proto::Fetch { handle, columns, row_groups }))
 }
 
-/// Decodes `Fetch`; returns the handle of a prepared program, columns and row groups.
+/// Decodes the body of a `Fetch` message; returns the handle of a prepared program, the positions of columns, and the
+/// positions of row groups.
 ///
 /// # Errors
-/// As [`read_outlines_request`], for the row groups as well.
+/// Errors of [`read_outlines_request`]; `Invalid` also for row groups that are not in ascending order.
 pub(crate) fn read_fetch(bytes: &Bytes) -> Result<(u32, Vec<u32>, Vec<u32>)> {
     let proto::Fetch { handle, columns, row_groups } = read(bytes)?;
     check_columns(&columns)?;

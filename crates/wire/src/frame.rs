@@ -20,7 +20,7 @@ const FLAG_MORE: u8 = 1;
 /// The header of a frame, which precedes its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Bytes of the payload that follows.
+    /// Number of bytes of the payload that follows the header.
     pub length: u32,
     /// The kind of the message.
     pub kind: FrameKind,

@@ -70,7 +70,7 @@ impl FrameReader {
     /// Returns the next complete message; `None` if more bytes must be read first. Skips frames that `wanted` rejects.
     ///
     /// # Errors
-    /// Those of [`FrameHeader::decode`], [`Assembler::push`] and `wanted` (for a frame that is not allowed).
+    /// Errors of [`FrameHeader::decode`] and [`Assembler::push`], and of `wanted` for a frame that is not allowed.
     pub fn next(&mut self, wanted: impl Fn(&FrameHeader) -> Result<bool>) -> Result<Option<Message>> {
         loop {
             if let Some(direct) = self.direct.take_if(|direct| direct.missing == 0) {

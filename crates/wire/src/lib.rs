@@ -50,7 +50,7 @@ pub const VERSION_MAX: u32 = 1;
 /// version of the other side.
 ///
 /// # Errors
-/// `Invalid` if there is none.
+/// `Invalid` if no version is spoken by both sides.
 pub fn negotiate(peer_min: u32, peer_max: u32) -> farpool_model::Result<u32> {
     let version = peer_max.min(VERSION_MAX);
     if version < peer_min.max(VERSION_MIN) || peer_min > peer_max {

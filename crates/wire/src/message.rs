@@ -21,7 +21,7 @@ pub struct Message {
     pub kind: FrameKind,
     /// Id of the stream; 0 stands for the connection itself.
     pub stream: u32,
-    /// The payloads of all its frames.
+    /// The body: the payloads of all frames of the message, one after the other.
     pub body: Bytes,
     /// Bytes of the message on the wire, including the headers of frames: what it takes of the stream's credit (see
     /// [`crate::flow`]).

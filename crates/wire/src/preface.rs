@@ -94,7 +94,7 @@ fn ssh_disconnect() -> Vec<u8> {
     payload.extend(PROTOCOL_ERROR.to_be_bytes());
     payload.extend((NO_SERVER.len() as u32).to_be_bytes());
     payload.extend(NO_SERVER.as_bytes());
-    // An empty language tag.
+    // The language tag of the description, which is empty.
     payload.extend(0_u32.to_be_bytes());
     // The whole packet must be a multiple of eight bytes, at least four of them padding.
     let unpadded = 4 + 1 + payload.len();

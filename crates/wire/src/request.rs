@@ -1,4 +1,4 @@
-//! Requests of clients, and how they are encoded.
+//! The messages from a client to a node of the native protocol, and how they are encoded and decoded.
 
 use crate::message::{Message, Outgoing};
 use crate::table::{read_tier, write_tier};
@@ -30,7 +30,7 @@ pub enum Request {
         /// The client's name and version, for logs.
         client: String,
     },
-    /// Asks how far the node would carry out each operator of this plan, and makes the node keep the prepared program.
+    /// Asks how far the node would execute each operator of this plan, and makes the node keep the prepared program.
     /// Answered by `Prepared`.
     Prepare {
         /// A Substrait plan.
@@ -39,11 +39,12 @@ pub enum Request {
         /// is a `Stale` error.
         schema: Option<SchemaFingerprint>,
     },
-    /// Runs this plan. Answered by `Prepared`, then batches or parcels with the rows, last a `Receipt`.
+    /// Executes this plan. Answered by `Prepared`, then batches or parcels (encoded column chunks) with the rows, last
+    /// a `Receipt` (execution statistics).
     Execute {
         /// A Substrait plan.
         plan: Vec<u8>,
-        /// Fingerprint of the table's columns, as in `Prepare`.
+        /// Fingerprint of the table's columns for which the plan was made, as in `Prepare`.
         schema: Option<SchemaFingerprint>,
         /// The form of the result's rows: Arrow batches, or parcels (encoded column chunks), which are sent only to
         /// clients that ask for them.
@@ -51,14 +52,14 @@ pub enum Request {
     },
     /// Runs a prepared program. Answered like `Execute`, but with `Unchanged` in place of `Prepared`.
     ExecutePrepared {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
         /// A Substrait plan with conditions that are added to the program's filter.
         conditions: Option<Vec<u8>>,
         /// The form of the result's rows, as in `Execute`.
         results: ResultForm,
     },
-    /// Stops the work of the stream, and releases the program that was prepared on it.
+    /// Cancels the request or load on the stream, and releases the program that was prepared on it.
     Cancel,
     /// Grants the node credit for more bytes of batches on the stream (see [`crate::flow`]).
     Credit {
@@ -108,20 +109,21 @@ pub enum Request {
     Drop {
         /// Name of the table.
         table: TableName,
-        /// The tenant, as in `Tables`.
+        /// The tenant whose table or view is dropped, for clients that may change other tenants'; `None` for the
+        /// client's own.
         tenant: Option<TenantName>,
     },
     /// Changes a table's columns or name. Answered by `TableInfo`.
     AlterTable {
         /// Name of the table.
         table: TableName,
-        /// The changes in their order. Either all are made, or none.
+        /// The changes, in the order in which they are made. Either all are made, or none.
         changes: Vec<TableChange>,
     },
     /// Changes the rows that a prepared program selects: updates them with the values that the program computes, or
     /// deletes them if it computes none. Answered by `Loaded`.
     ChangeRows {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
         /// Expected number of rows that the program selects. If it differs, nothing is changed.
         rows: u64,
@@ -130,7 +132,7 @@ pub enum Request {
     },
     /// Creates a view. Answered by `ViewInfo`.
     CreateView {
-        /// The view.
+        /// The name and the SQL text of the view.
         view: View,
         /// Whether to replace a view of the same name.
         replace: bool,
@@ -139,7 +141,8 @@ pub enum Request {
     DropView {
         /// Name of the view.
         view: TableName,
-        /// The tenant, as in `Tables`.
+        /// The tenant whose table or view is dropped, for clients that may change other tenants'; `None` for the
+        /// client's own.
         tenant: Option<TenantName>,
     },
     /// Creates a schema. Answered by `SchemaCreated`.
@@ -164,7 +167,7 @@ pub enum Request {
     },
     /// Asks for the state of the pool.
     Status,
-    /// Asks for the programs that are running.
+    /// Asks for descriptions of the running programs.
     Queries,
     /// Cancels a running program, whichever connection it was requested on.
     CancelQuery {
@@ -175,7 +178,7 @@ pub enum Request {
     Backup,
     /// Reads a part of a file of the connection's backup.
     BackupRead {
-        /// Name of the file, as in `BackupFiles`.
+        /// Name of the file, as the answer to `Backup` lists it.
         file: String,
         /// Offset of the first byte.
         offset: u64,
@@ -185,7 +188,7 @@ pub enum Request {
     /// Asks for descriptions of column chunks in a prepared program's table version. Answered by an `OutlineList` with
     /// as many row groups as fit one message.
     Outlines {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
         /// Positions of columns of the table, ascending; at least one.
         columns: Vec<u32>,
@@ -198,9 +201,9 @@ pub enum Request {
     /// Asks for the values of column chunks in a prepared program's table version. Answered by `Unchanged`, a `Chunk`
     /// for each, and a `Receipt`.
     Fetch {
-        /// Id of the stream of the program's `Prepare`.
+        /// Handle of the prepared program: the id of the stream on which the client sent `Prepare`.
         handle: u32,
-        /// Positions of columns, as in `Outlines`.
+        /// Positions of columns of the table, ascending; at least one.
         columns: Vec<u32>,
         /// Positions of row groups, ascending; at least one.
         row_groups: Vec<u32>,
@@ -331,7 +334,7 @@ impl Request {
     ///
     /// # Errors
     /// `Corrupt` if the body cannot be decoded; `Invalid` if clients do not send messages of this kind, if rows come
-    /// without a load, or if a part is not valid; `OverLimit`.
+    /// without a load, or if a part is not valid; `OverLimit` if a part is larger than its limit.
     pub fn decode(message: &Message, load_schema: Option<&SchemaRef>) -> Result<Request> {
         if !message.kind.is_from_client() {
             return Err(Error::invalid(format!("a client does not send {}", message.kind.name())));
@@ -447,12 +450,12 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Encodes the body of a message.
+/// Encodes a protocol buffer message as the body of a protocol message.
 pub(crate) fn body(message: &impl prost::Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Decodes the body of a message.
+/// Decodes the body of a protocol message to a protocol buffer message.
 pub(crate) fn read<M: prost::Message + Default>(bytes: &Bytes) -> Result<M> {
     M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged message: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Responses of a node, and how they are encoded.
+//! The messages from a node to a client of the native protocol, and how they are encoded and decoded.
 
 use crate::chunks::{self, ChunkImage, Outlines};
 use crate::message::{Message, Outgoing};
@@ -43,7 +43,8 @@ pub enum Response {
         /// Keys by which the node encrypts its answers; `None` if it cannot.
         sealing: Option<Sealing>,
     },
-    /// The part of the plan that the node will do: the only answer to `Prepare`, and the first one to `Execute` of a plan.
+    /// Says how far the node executes each operator of a plan: the only answer to `Prepare`, and the first answer to
+    /// `Execute` of a plan.
     Prepared {
         /// The answers for the operators, and the program that will run.
         prepared: Prepared,
@@ -58,7 +59,7 @@ pub enum Response {
     Receipt(Receipt),
     /// The tables and views of the tenant.
     Tables(Listing),
-    /// One table.
+    /// The description of one table; answers `Table`.
     Table(TableInfo),
     /// Answers `Table`: the version that the client knows is still the newest. Also the first answer to `Execute` of a
     /// prepared program: the answer to its `Prepare` still holds.
@@ -67,7 +68,7 @@ pub enum Response {
     Statistics(Box<TableStatistics>),
     /// The load is complete; this describes the table after it.
     Loaded(TableInfo),
-    /// The outcome of a load.
+    /// The outcome of a load that the client has asked for.
     LoadEnded {
         /// The outcome, as far as the node remembers.
         outcome: LoadOutcome,
@@ -75,9 +76,9 @@ pub enum Response {
         /// and would have made a version no newer than this one, it may have been loaded nevertheless.
         forgotten: Version,
     },
-    /// One view.
+    /// A view; answers `CreateView`, and `Table` if the name is that of a view.
     View(View),
-    /// The request has been carried out; there is nothing else to say. The kind has the role [`Role::Done`].
+    /// The request was executed; the answer has no content. The kind of the message has the role [`Role::Done`].
     Done(FrameKind),
     /// Grants the client credit for more bytes of batches on the stream (see [`crate::flow`]).
     Credit {
@@ -86,7 +87,7 @@ pub enum Response {
     },
     /// The state of the pool.
     Status(Status),
-    /// The programs that are running.
+    /// The descriptions of the running programs.
     Queries(Vec<QueryInfo>),
     /// The files of a backup.
     BackupFiles(BackupFiles),
@@ -436,7 +437,7 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
         // Only the client that opened the connection knows whether it is encrypted.
         encrypted: false,
-        // Not on the wire: a client that caches results sets it.
+        // Not sent by nodes: a client that caches results sets this field itself.
         bytes_saved: 0,
     })
 }

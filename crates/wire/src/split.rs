@@ -1,4 +1,5 @@
-//! Splits the bytes read from a socket into frames.
+//! Splits the bytes read from a socket into frames (the units of transmission of the native protocol: a header and a
+//! payload).
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use bytes::{Buf, Bytes, BytesMut};
@@ -8,7 +9,7 @@ use farpool_model::Result;
 /// then reserved in the buffer.
 ///
 /// # Errors
-/// As [`FrameHeader::decode`].
+/// Errors of [`FrameHeader::decode`].
 pub fn split_frame(buffer: &mut BytesMut) -> Result<Option<(FrameHeader, Bytes)>> {
     let Some(bytes) = buffer.first_chunk::<FRAME_HEADER_BYTES>() else {
         return Ok(None);

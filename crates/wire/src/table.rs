@@ -1,4 +1,4 @@
-//! Encodes and decodes descriptions and statistics of tables.
+//! Encodes and decodes the descriptions and statistics of tables in messages of the native protocol.
 //!
 //! Invariant: decoded statistics refer only to columns that the table has, and are no larger than the limits allow.
 

@@ -1,4 +1,5 @@
-//! Tests that messages survive encoding, and that each side refuses messages that it must not receive.
+//! Tests of the native protocol's messages: encoding and decoding gives an equal message, and each side refuses
+//! messages that only the other side may send.
 
 mod frames;
 mod page;
@@ -31,7 +32,7 @@ fn name(name: &str) -> TableName {
     TableName::new(name).unwrap()
 }
 
-/// Decodes frames as a peer would read them from a socket.
+/// Assembles the messages of the frames in `bytes`, as a peer does with the bytes from a socket.
 fn receive(bytes: &[u8]) -> Result<Vec<Message>> {
     let mut assembler = Assembler::new();
     let mut messages = Vec::new();
@@ -223,7 +224,7 @@ fn statistics_are_asked_of_columns_in_order() {
         let message = Message { kind: FrameKind::Statistics, stream: 1, bytes_on_wire: 0, body };
         let read = Request::decode(&message, None);
         match columns.is_empty() {
-            // A request from a client that does not know the field `columns`.
+            // An empty list is what clients send that do not know the field `columns`.
             true => assert_eq!(read.unwrap(), Request::Statistics { table: name("t"), columns: None }),
             false => assert_eq!(read.unwrap_err().kind, kind),
         }

@@ -11,17 +11,17 @@ use farpool_model::rights::Verb;
 /// The purpose of a message in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Part of the handshake that begins a connection.
+    /// A part of the handshake that begins a connection.
     Greeting,
     /// A request: opens a stream of its own, on which it is answered.
     Request,
-    /// Part of a load; a load has a stream of its own.
+    /// A part of a load (rows that the client sends to the node); a load has a stream of its own.
     Load,
     /// Controls a stream (cancel, credit), or checks that the peer is alive.
     Control,
-    /// Answers what was sent on its stream.
+    /// Answers the request or the load on its stream.
     Answer,
-    /// Answers that the request has been carried out; has no body.
+    /// Says that the request was executed; has no body.
     Done,
 }
 
@@ -44,10 +44,10 @@ pub struct NativeVerb {
 /// Maximum bytes of messages without fields, or with a few numbers.
 const NUMBERS_BYTES: usize = 64;
 
-/// Maximum bytes of messages with one short name.
+/// Maximum bytes of messages with one name (of a file or a schema).
 const NAME_BYTES: usize = 1 << 10;
 
-/// Maximum bytes of messages with some names.
+/// Maximum bytes of messages with a few names, as of tables and tenants.
 const NAMES_BYTES: usize = 64 << 10;
 
 /// Maximum bytes of messages with a plan or a schema; the other fields are small.
@@ -133,25 +133,26 @@ macro_rules! messages {
 messages! {
     /// Identifies the client; the first message of a connection, on stream 0.
     Hello = 1 => Greeting, NAMES_BYTES;
-    /// Asks how the node would carry out a plan.
+    /// Asks how far the node would execute each operator of a plan (an encoded program), and makes the node keep the
+    /// prepared program.
     Prepare = 2 => Request, PLAN_BYTES, takes Prepare, by [Pool::prepare], answered [Prepared];
-    /// Runs a plan.
+    /// Executes a plan (an encoded program), or a prepared program.
     Execute = 3 => Request, PLAN_BYTES, takes Execute, by [Pool::execute, Pool::execute_prepared],
         answered [Prepared, Unchanged] then [Batch, Parcel, Receipt];
-    /// Stops the work of this stream.
+    /// Cancels the request or load on this stream, and releases the program that was prepared on it.
     Cancel = 4 => Control, NUMBERS_BYTES;
-    /// Grants the peer credit for more bytes of batches on this stream. Both ways.
+    /// Grants the peer credit to send more bytes of rows on this stream (flow control). Sent by clients and nodes.
     Credit = 5 => Control, NUMBERS_BYTES;
     /// Lists the tables and views.
     Tables = 6 => Request, NAMES_BYTES, takes Describe or DescribeOfAll, by [Pool::list], answered [TableList];
     /// Describes a table.
     Table = 7 => Request, NAMES_BYTES, takes Describe, by [Pool::table, Pool::relation],
         answered [TableInfo, Unchanged, ViewInfo];
-    /// Begins to load a table.
+    /// Begins a load, which creates, extends or replaces a table.
     LoadBegin = 8 => Load, PLAN_BYTES, takes Load, by [Pool::load], answered [Credit] then [Credit, Loaded];
     /// Rows to load.
     LoadBatch = 9 => Load, limits::MESSAGE_BYTES_MAX;
-    /// Ends the rows of a load: makes the table visible.
+    /// Says that all rows of a load were sent, so that the node makes the table visible.
     LoadEnd = 10 => Load, NUMBERS_BYTES;
     /// Drops a table.
     Drop = 11 => Request, NAMES_BYTES, takes Drop or DropOfAll, by [Pool::drop_table, Pool::drop_table_of],
@@ -160,7 +161,7 @@ messages! {
     Status = 12 => Request, NUMBERS_BYTES, takes Status or StatusOfAll, by [Pool::status], answered [StatusInfo];
     /// Asks for the statistics of a table.
     Statistics = 13 => Request, NAMES_BYTES, takes Statistics, by [Pool::statistics], answered [TableStatistics];
-    /// Asks whether the peer is alive. Both ways, on stream 0.
+    /// Asks whether the peer is alive. Sent by clients and nodes, on stream 0.
     Ping = 14 => Control, NUMBERS_BYTES;
     /// Lists the running programs.
     Queries = 15 => Request, NUMBERS_BYTES, takes Queries or QueriesOfAll, by [Pool::queries], answered [QueryList];
@@ -196,49 +197,50 @@ messages! {
     DropSchema = 29 => Request, NAME_BYTES, takes ChangeSchemas, by [Pool::drop_schema], answered [Dropped];
     /// Identifies the node; answers `Hello`.
     Welcome = 129 => Greeting, NAMES_BYTES;
-    /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
+    /// Says for each operator of a plan how far the node executes it; answers `Prepare`, and is the first answer to
+    /// `Execute`.
     Prepared = 130 => Answer, TABLE_BYTES;
     /// Rows of a result.
     Batch = 131 => Answer, limits::MESSAGE_BYTES_MAX;
-    /// The execution statistics of a program; the last message after `Execute`.
+    /// The execution statistics of a program; the last answer to `Execute` and `Fetch`.
     Receipt = 132 => Answer, COLUMNS_BYTES;
-    /// Answers `Tables`.
+    /// The tables, views and schemas of a tenant; answers `Tables`.
     TableList = 133 => Answer, LIST_BYTES;
-    /// Answers `Table`.
+    /// The description of a table; answers `Table` and `AlterTable`.
     TableInfo = 134 => Answer, TABLE_BYTES;
     /// The load is complete; answers `LoadEnd`.
     Loaded = 135 => Answer, TABLE_BYTES;
-    /// Answers `Drop`, `DropView` and `DropSchema`.
+    /// The table, view or schema was dropped; answers `Drop`, `DropView` and `DropSchema`.
     Dropped = 136 => Done, NUMBERS_BYTES;
-    /// Answers `Status`.
+    /// The state of the pool; answers `Status`.
     StatusInfo = 137 => Answer, TABLE_BYTES;
     /// The request failed; ends the stream. On stream 0 it ends the connection.
     Error = 138 => Answer, limits::FRAME_BYTES_MAX;
     /// Rows of a result as a parcel (encoded column chunks).
     Parcel = 139 => Answer, limits::MESSAGE_BYTES_MAX;
-    /// Answers `Statistics`.
+    /// The statistics of a table's columns; answers `Statistics`.
     TableStatistics = 140 => Answer, LIST_BYTES;
     /// Answers `Table` when the client knows the newest version.
     Unchanged = 141 => Answer, NUMBERS_BYTES;
-    /// Answers `Ping`. Both ways, on stream 0.
+    /// Answers `Ping`. Sent by clients and nodes, on stream 0.
     Pong = 142 => Control, NUMBERS_BYTES;
-    /// Answers `Queries`.
+    /// The running programs; answers `Queries`.
     QueryList = 143 => Answer, LIST_BYTES;
-    /// Answers `CancelQuery`.
+    /// The program is being cancelled; answers `CancelQuery`.
     QueryCancelled = 144 => Done, NUMBERS_BYTES;
-    /// Answers `LoadOutcome`.
+    /// The outcome of a load; answers `LoadOutcome`.
     LoadEnded = 145 => Answer, NAMES_BYTES;
     /// A view; answers `CreateView`, and `Table` when the client accepts views.
     ViewInfo = 146 => Answer, VIEW_BYTES;
-    /// Answers `Backup`.
+    /// The files of a backup; answers `Backup`.
     BackupFiles = 147 => Answer, LIST_BYTES;
-    /// Answers `BackupRead`.
+    /// A part of a file of a backup; answers `BackupRead`.
     BackupBytes = 148 => Answer, limits::BACKUP_READ_BYTES_MAX + (1 << 10);
-    /// Answers `Outlines`.
+    /// Descriptions of column chunks; answers `Outlines`.
     OutlineList = 149 => Answer, LIST_BYTES;
     /// The values of a chunk, in answer to `Fetch`.
     Chunk = 150 => Answer, limits::MESSAGE_BYTES_MAX;
-    /// Answers `CreateSchema`.
+    /// The schema was created; answers `CreateSchema`.
     SchemaCreated = 151 => Done, NUMBERS_BYTES;
 }
 

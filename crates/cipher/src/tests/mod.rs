@@ -1,4 +1,5 @@
-//! Published vectors, and random data against a plain twin.
+//! Tests of the ciphers with published test vectors, and with random data against a simple implementation of the
+//! standards (`plain.rs`).
 
 mod plain;
 
@@ -15,7 +16,7 @@ fn cipher(mode: Mode, key: &[u8]) -> Cipher {
     Cipher::new(mode, &Secret::take(&mut key.to_vec()).unwrap()).unwrap()
 }
 
-/// Encrypts and decrypts, both in place.
+/// Encrypts `plain` in place, compares the result with `expected` (ciphertext and tag), and decrypts it again.
 fn check(cipher: &Cipher, start: &[u8], associated: &[u8], plain: &[u8], expected: (&[u8], Option<Tag>)) {
     let mut data = plain.to_vec();
     let tag = cipher.encrypt(start, associated, &mut data).unwrap();
@@ -120,7 +121,7 @@ fn gcm_vectors() {
     }
 }
 
-/// SplitMix64.
+/// A pseudo-random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -147,7 +148,7 @@ fn random_data_agree_with_a_plain_twin() {
             let data = random.bytes(length);
             let mut start: [u8; 16] = random.bytes(16).try_into().unwrap();
             if round % 4 == 0 {
-                // The counter overflows into its upper parts.
+                // An initial counter of which all but four bytes are ones, so that incrementing it carries far.
                 start[4..].fill(0xff);
             }
             let whole = &data[..length / 16 * 16];
@@ -250,7 +251,7 @@ fn lengths_that_do_not_fit_are_refused() {
     }
 }
 
-/// RFC 5869, test case 1.
+/// HKDF, compared with test case 1 of RFC 5869.
 #[test]
 fn derived_keys() {
     let secret = Secret::take(&mut [0x0b; 22]).unwrap();

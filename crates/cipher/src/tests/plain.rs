@@ -1,7 +1,7 @@
 //! AES and its modes, written down as the standards have them (FIPS 197, NIST SP 800-38A and 38D), a bit or byte at a
 //! time.
 
-/// Multiplies in the field of AES.
+/// Returns the product of two elements of the finite field of AES, GF(2^8).
 fn times(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b > 0 {
@@ -91,7 +91,7 @@ impl Aes {
         out
     }
 
-    /// Returns the encrypted data and the tag.
+    /// Encrypts `data` with GCM; returns the ciphertext and the authentication tag.
     pub fn gcm(&self, nonce: [u8; 12], associated: &[u8], data: &[u8]) -> (Vec<u8>, [u8; 16]) {
         let first =
             |last: u8| std::array::from_fn(|i| if i < 12 { nonce[i] } else { u8::from(i == 15) * last });
@@ -115,7 +115,7 @@ impl Aes {
     }
 }
 
-/// Multiplies in the field of GHASH.
+/// Returns the product of two elements of the finite field of GHASH, GF(2^128).
 fn hashed(a: u128, mut b: u128) -> u128 {
     let mut product = 0;
     for bit in (0..128).rev() {

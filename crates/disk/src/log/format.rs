@@ -1,4 +1,4 @@
-//! Binary format of a log file: a header followed by batches of records.
+//! Binary format of a file of the write-ahead log: a header followed by batches of records.
 //!
 //! All numbers are little-endian. A batch is the unit of one write and one sync. It begins at a multiple of
 //! [`SECTOR_BYTES`], so that a torn write never damages a sector of a batch that was acknowledged before.
@@ -6,16 +6,17 @@
 //! Example: a batch with 3 bytes of records takes one sector, 512 bytes, and the next batch begins at the next sector.
 //!
 //! In an encrypted directory the file header is authenticated with a key of its own, and the records of a batch are
-//! encrypted, with a seal in front of them. Each process that writes to the log draws its own salt: a process that
-//! rewrites a batch number after the first one was torn uses another key. The checksum of a batch covers the encrypted
-//! bytes, so that a torn batch (wrong checksum) is distinguished from a tampered one (right checksum, wrong tag).
+//! encrypted, with a seal in front of them. Each process that writes to the log generates its own salt, so that a
+//! process that uses a batch number again, after the first batch with this number was torn, encrypts with another key.
+//! The checksum of a batch covers the encrypted bytes, so that a torn batch (wrong checksum) is distinguished from a
+//! tampered one (right checksum, wrong tag).
 
 use crate::keys::{Keys, Nonce, Purpose, SEAL_BYTES, Seal, associated, cipher, decrypt, encrypt};
 use farpool_cipher::{Cipher, Salt, random_salt};
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Error, Result};
 
-/// Smallest unit that a device writes.
+/// Bytes of the smallest unit that a device writes (sector).
 pub(super) const SECTOR_BYTES: usize = 512;
 
 /// Bytes of the file header, padded with zeros.
@@ -32,10 +33,10 @@ pub(super) const ENCRYPTED_FORMAT: u32 = 2;
 /// Bytes of the file header before the seal (salt and tag), which only an encrypted log has, and the checksum.
 const NUMBERS_BYTES: usize = 48;
 
-/// The header of a file.
+/// The header of a file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
-    /// Random id of the log, drawn when the directory was created.
+    /// Random id of the log, generated when the log was created.
     pub log: u64,
     /// Sequence number of the first batch in the file. Batches are numbered consecutively over all files of a log.
     pub first_batch: u64,
@@ -56,7 +57,7 @@ pub(super) enum DecodedFileHeader {
     Header(FileHeader, Option<Seal>),
     /// A file of a newer version of farpool, with its format.
     Format(u32),
-    /// No header: it is corrupted, or was never written.
+    /// The file has no valid header: it is corrupted, or was never written.
     Nothing,
 }
 
@@ -128,7 +129,7 @@ impl FileHeader {
     }
 }
 
-/// The header of a batch.
+/// The header of a batch (the records of one write).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchHeader {
     pub log: u64,
@@ -212,7 +213,7 @@ impl BatchEncryptor {
     }
 }
 
-/// Decrypts the batches of a log.
+/// Decrypts the batches of an encrypted log, and checks that they are authentic.
 #[derive(Debug, Default)]
 pub(super) struct BatchDecryptor {
     /// Salt and cipher of the previous batch, because all batches written by one process share a salt.
@@ -264,7 +265,7 @@ pub(super) fn record_bytes(length: usize) -> usize {
     4 + length
 }
 
-/// Appends a record with its length to a payload.
+/// Appends a record, preceded by its length, to the payload of a batch.
 pub(super) fn push_record(payload: &mut Vec<u8>, record: &[u8]) {
     payload.extend_from_slice(&u32_checked(record.len()).to_le_bytes());
     payload.extend_from_slice(record);

@@ -19,7 +19,7 @@ use farpool_model::Result;
 use parking_lot::MutexGuard;
 use std::time::Duration;
 
-/// Name of the file.
+/// Name of the file of the mark.
 pub(super) const NAME: &str = "durable";
 
 const FORMAT: u32 = 1;
@@ -28,7 +28,7 @@ const FORMAT: u32 = 1;
 /// acknowledged since the last mark is not detected.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Contents of the mark file.
+/// Contents of the mark file: how many records of which log were durable when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DurabilityMark {
     /// Id of the log, so that the mark of another log is recognized.
@@ -86,7 +86,8 @@ impl Log {
         while state.is_open() {
             self.ended.wait_for(&mut state, INTERVAL);
             if state.is_open() {
-                // Records that nobody waits for become durable, too.
+                // Makes the writer write records that nobody waits for, so that they become durable within a second,
+                // too.
                 state.is_awaited |= state.waiting_records > 0;
                 self.arrived.notify_one();
                 // A failed attempt leaves the previous mark, which is still correct, and is repeated a second later.

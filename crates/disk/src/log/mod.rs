@@ -57,9 +57,9 @@ const RESERVED_PART: u64 = 64;
 /// Whether a record may use the space of a file that is reserved for the case that the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservePolicy {
-    /// May not use the reserved space.
+    /// The record may not use the reserved space.
     Normal,
-    /// May use the reserved space, because data can be deleted after the record is durable.
+    /// The record may use the reserved space, because data can be deleted after the record is durable.
     FreesSpace,
 }
 
@@ -80,12 +80,12 @@ pub struct Log {
     /// Random id of the log.
     number: u64,
     directory: Arc<dyn Directory>,
-    /// Size of each file in bytes.
+    /// Number of bytes of each file of the log, reserved when the file is created.
     file_bytes: u64,
     state: Mutex<LogState>,
     /// Result of [`Log::room`], cached so that it takes no lock.
     room: AtomicU64,
-    /// Notified when the writer has been returned to the state, or has failed.
+    /// Notified when a thread that writes has put the writer back into the state, or has failed.
     changed: Condvar,
     /// Notified when a record is appended, and when [`Log::write_next`] must return.
     arrived: Condvar,
@@ -102,9 +102,10 @@ struct LogState {
     /// Appended records that are not written yet, each after its length.
     waiting: Vec<u8>,
     waiting_records: u32,
-    /// Whether somebody waits for one of them, so that [`Log::write_next`] writes them at once.
+    /// Whether a caller waits for a buffered record to become durable, so that [`Log::write_next`] writes the records
+    /// at once.
     is_awaited: bool,
-    /// Number of records that were ever appended, and number of those that are durable.
+    /// Number of records that were ever appended.
     appended: u64,
     /// Number of records that are durable.
     durable: u64,
@@ -384,7 +385,8 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// Writes all waiting records as one batch, and syncs it.
+    /// Writes all buffered records as one batch, and syncs it. Blocks on the disk; releases the lock of the state
+    /// meanwhile.
     fn write_waiting(&self, state: &mut MutexGuard<'_, LogState>, writer: Writer) {
         let payload = std::mem::take(&mut state.waiting);
         let records = std::mem::take(&mut state.waiting_records);
@@ -420,7 +422,7 @@ impl Log {
                 debug_assert!(durable <= state.appended, "only records that were appended are durable");
                 state.durable = durable;
                 if state.seal_bytes > 0 {
-                    // The buffer is reused and must not keep rows in the clear.
+                    // Overwritten, because the buffer is reused and must not keep unencrypted rows in memory.
                     payload.fill(0);
                 }
                 if state.waiting.is_empty() {
@@ -495,8 +497,8 @@ impl LogState {
         u64_from(record_bytes(record_length)) <= self.room_for_records(reserve_policy, file_bytes)
     }
 
-    /// Returns how many more bytes of records may wait. All waiting records together take at most half a file, so that
-    /// every batch fits into a new file.
+    /// Returns how many more bytes of records may be buffered. All buffered records together take at most half a file,
+    /// so that every batch fits into a new file.
     fn room_for_records(&self, reserve_policy: ReservePolicy, file_bytes: u64) -> u64 {
         let reserved = match reserve_policy {
             ReservePolicy::Normal => file_bytes / RESERVED_PART,
@@ -527,7 +529,7 @@ fn check_length(bytes: usize) -> Result<()> {
     }
 }
 
-/// Reason why no new file was created.
+/// The error of a failed creation of a file of the log.
 #[derive(Debug)]
 struct FileCreationError {
     error: Error,
@@ -622,7 +624,7 @@ fn create_file(
     }
 }
 
-/// Creates a file, replacing one of that name that was not finished.
+/// Creates a file of the log, replacing a file of this name whose creation was not finished before a crash.
 fn create(directory: &dyn Directory, name: &str) -> io::Result<Arc<dyn File>> {
     match directory.create(name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -1,4 +1,5 @@
-//! Opening a log: reads its files, passes their records to the caller, and clears the remains of a torn last batch.
+//! Opening a write-ahead log: reads its files, passes their records to the caller, and clears the remains of a torn
+//! last batch (a group of records whose write a loss of power interrupted before it was acknowledged).
 
 use super::format::{
     BATCH_HEADER_BYTES, BatchDecryptor, BatchEncryptor, BatchHeader, DecodedFileHeader, ENCRYPTED_FORMAT,
@@ -149,7 +150,7 @@ fn begin(directory: &dyn Directory, log: u64, file_bytes: u64) -> Result<Writer>
 struct LogScan<'a, 's> {
     directory: &'a dyn Directory,
     from: u64,
-    /// Whether the log will be appended to, so that its torn end must be repaired.
+    /// Whether the log will be appended to, so that a torn end must be cleared.
     mends: bool,
     /// Whether a new log may be begun if there is none.
     may_begin: bool,
@@ -195,8 +196,8 @@ impl<'a, 's> LogScan<'a, 's> {
         LogScan { directory, from, mends: false, may_begin: false, mark, sink, decryptor, recovered }
     }
 
-    /// Reads all files. Returns the writer that appends to the log and the sequence number of the next record; `None`
-    /// if there is no file.
+    /// Reads all files of the log. Returns the writer that appends to the log and the sequence number of the next
+    /// record; `None` if the log has no file.
     fn files(&mut self) -> Result<Option<(Writer, u64)>> {
         let numbers = self.numbers()?;
         let mut files = Vec::new();
@@ -442,7 +443,7 @@ impl<'a, 's> LogScan<'a, 's> {
             "the log of {place} was cut: {name} has {bytes} of {whole} bytes, and is whole up to byte {end} and record {left}; \
              what was acknowledged behind that is lost"
         );
-        // The advice must name only files that exist.
+        // The advice mentions the mark file only if it exists.
         let mark = match self.mark {
             Some(_) => format!(" and remove the file {}", self.directory.full_name(mark::NAME)),
             None => String::new(),
@@ -459,8 +460,8 @@ impl<'a, 's> LogScan<'a, 's> {
     }
 }
 
-/// Returns the bytes up to the last one that is not zero. Compares 4 KiB at a time, because the last file of a log is
-/// mostly zeros.
+/// Returns the bytes up to the last one that is not zero. Compares 4 KiB at a time, which is fast, because the last
+/// file of a log is mostly zeros.
 fn without_zeros(bytes: &[u8]) -> &[u8] {
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut rest = bytes;

@@ -1,4 +1,5 @@
-//! Tests of the log against a model, through crashes, failures and damage.
+//! Tests of the write-ahead log: random operations compared with a model, through crashes, device failures and
+//! corruption of files.
 
 use super::mark::DurabilityMark;
 use super::*;
@@ -37,14 +38,14 @@ fn open(directory: &Arc<SimulatedDirectory>, from: u64) -> Result<(Log, Vec<Vec<
     Ok((log, records, recovered))
 }
 
-/// Expected state of a log.
+/// The expected state of a log, by which a test of random operations checks it.
 struct Model {
     directory: Arc<SimulatedDirectory>,
     log: Option<Log>,
     records: Vec<Vec<u8>>,
-    /// Length of the prefix of records that must be there.
+    /// Number of records that were committed, and so must exist after the log is opened again.
     durable: usize,
-    /// Number of the oldest record that is still needed.
+    /// Number of the oldest record that the caller still needs; the log may drop earlier ones.
     from: usize,
     may_fail: bool,
 }
@@ -66,7 +67,7 @@ impl Model {
             60..80 => self.commit(random),
             80..84 => self.forget(random),
             84..86 => self.turn_over(),
-            // A failed mark has no effect.
+            // Writes the mark (count of durable records). Writing is best effort, so an error is ignored.
             86 => drop(self.log().mark()),
             87..90 => {
                 self.directory.set_faults(Faults { fails_after: Some(random.below(6)), ..Faults::default() });
@@ -140,7 +141,7 @@ impl Model {
         assert!(found == self.records[self.from..found_end], "other records");
         assert_eq!(log.next_record(), u64_from(found_end));
         self.records.truncate(found_end);
-        // The caller acts on the records found, so that from now on they must be kept.
+        // The caller acts on the records that recovery has returned, so these must not get lost any more.
         self.durable = found_end;
         (self.log, self.may_fail) = (Some(log), false);
     }
@@ -160,7 +161,7 @@ fn what_was_committed_is_found_again() {
     }
 }
 
-/// Creates a log of several files, and returns it with its records.
+/// Creates a log of several files with `batches` committed batches; returns the directory, the log and its records.
 fn filled(batches: usize, is_encrypted: bool) -> (Arc<SimulatedDirectory>, Log, Vec<Vec<u8>>) {
     let directory = new_directory(is_encrypted);
     let log = open(&directory, 0).unwrap().0;
@@ -207,7 +208,8 @@ fn damage(is_encrypted: bool) {
                     wrong += 1;
                 }
             }
-            // Opening may have repaired the end of the log, so that only the flip is undone.
+            // Only the flipped bit is restored and not the whole file, because opening may have cleared a torn end of
+            // the log.
             directory.flip(name, offset, 1 << (offset % 8));
             if open(&directory, 0).is_err() {
                 directory.flip(name, offset, 1 << (offset % 8));
@@ -238,7 +240,7 @@ fn a_torn_end_is_dropped_and_told() {
     let (directory, log, records) = filled(2, false);
     drop(log);
     let name = directory.names().unwrap().pop().unwrap();
-    // Within the last batch.
+    // Corrupts a byte within the last batch, which then counts as torn.
     let file = directory.open(&name).unwrap();
     let mut contents = vec![0; file.bytes().unwrap() as usize];
     file.read_at(&mut contents, 0).unwrap();
@@ -312,7 +314,8 @@ fn nothing_is_acknowledged_after_a_sync_that_failed() {
     log.append(b"again", ReservePolicy::FreesSpace).unwrap_err();
     log.commit(0).unwrap();
     drop(log);
-    // Reads return the record although the device does not have it. Once recovered, it must stay.
+    // Reads of the simulated device return the record although its sync failed. Recovery returns it, so it must stay
+    // from then on.
     let (log, found, _) = open(&directory, 0).unwrap();
     assert_eq!(found.len(), records.len() + 1);
     drop(log);
@@ -343,7 +346,7 @@ fn a_format_of_another_version_is_told() {
     assert!(error.kind == ErrorKind::Invalid && error.message.contains("format 99"), "{error}");
 }
 
-/// Tampering with right checksums, which only the tags detect.
+/// An attacker changes an encrypted log and corrects the checksums, so that only authentication detects the changes.
 #[test]
 fn changes_on_purpose_are_noticed() {
     let (directory, log, records) = filled(7, true);
@@ -356,7 +359,8 @@ fn changes_on_purpose_are_noticed() {
         let mut before = vec![0; file.bytes().unwrap() as usize];
         file.read_at(&mut before, 0).unwrap();
         let mut changes = 0;
-        // Tries each tampered header byte, batch byte, and batch copied from another log.
+        // Writes tampered contents and checks that opening fails. Called for each changed byte of the header and of a
+        // batch, and for a batch copied from another log.
         let mut try_out = |changed: &[u8]| {
             file.write_at(changed, 0).unwrap();
             let error = open(&directory, 0).map(|(_, found, _)| found != records).unwrap_err();
@@ -370,7 +374,8 @@ fn changes_on_purpose_are_noticed() {
             changed[at] ^= 1;
             let checksum = crc32fast::hash(&changed[..48 + SEAL_BYTES]);
             changed[48 + SEAL_BYTES..][..4].copy_from_slice(&checksum.to_le_bytes());
-            // The log number, offset and batch number are checked before the tag.
+            // The first 48 bytes (log number, offset, batch number) are checked before the authentication tag, with
+            // other errors.
             if at >= 48 {
                 try_out(&changed);
             }
@@ -400,7 +405,7 @@ fn changes_on_purpose_are_noticed() {
     assert!(open(&directory, 0).unwrap().1 == records);
 }
 
-/// A process that rewrites a torn batch, and a copy of the directory, both use other keys.
+/// A process that writes a batch number again after a torn batch, and a copy of the directory, encrypt with other keys.
 #[test]
 fn no_batch_is_encrypted_twice_with_one_key() {
     let (directory, log, _) = filled(2, true);
@@ -416,7 +421,7 @@ fn no_batch_is_encrypted_twice_with_one_key() {
         file.read_at(&mut bytes, 0).unwrap();
         let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
         all.push(bytes[last - 90..=last].to_vec());
-        // Tears the last batch; the next process writes one of the same number.
+        // Corrupts the last batch, so that it counts as torn and the next process writes a batch with the same number.
         directory.flip(&name, last, 1);
     }
     assert!(all[0] != all[1] && all[1] != all[2]);
@@ -434,7 +439,8 @@ fn a_removal_whose_sync_failed_is_done_again() {
     assert_eq!(directory.names().unwrap().len(), 1);
 }
 
-/// After turning over, records of before are in no file once they are not needed.
+/// After the log has begun a new file (`turn_over`), earlier records that are no longer needed are in no file, so that
+/// dropped data do not stay on disk.
 #[test]
 fn records_leave_with_their_file() {
     for is_encrypted in [false, true] {
@@ -524,7 +530,8 @@ fn refused(directory: &Arc<SimulatedDirectory>) -> Error {
     error
 }
 
-/// A truncated file is an error at whatever length, so that committed records are never lost silently.
+/// A log with a truncated file cannot be opened, whatever its length, so that committed records are never lost
+/// silently.
 #[test]
 fn a_file_that_was_cut_is_an_error() {
     for is_encrypted in [false, true] {
@@ -536,7 +543,7 @@ fn a_file_that_was_cut_is_an_error() {
             for bytes in (1..FILE_BYTES as usize).step_by(1777) {
                 let (copy, _, _) = filled(7, is_encrypted);
                 cut(&copy, name, bytes, 0);
-                // Only the last file may look new and empty.
+                // Opening may succeed only if the last file was truncated so far that it looks new and empty.
                 match open(&copy, 0) {
                     Ok((_, found, _)) => {
                         assert!(
@@ -553,14 +560,15 @@ fn a_file_that_was_cut_is_an_error() {
         cut(&directory, last, 2000, 0);
         let error = refused(&directory);
         assert!(error.message.contains("was cut") && error.message.contains(last.as_str()), "{error}");
-        // Follows the advice of the error.
+        // Does what the advice of the error says.
         cut(&directory, last, 2000, FILE_BYTES as usize);
         let (_, found, _) = open(&directory, 0).unwrap();
         assert!(found.len() < records.len() && found == records[..found.len()]);
     }
 }
 
-/// With a mark, zeroed ends and emptied or removed files are errors.
+/// If a mark states how many records were durable, a log whose end was overwritten by zeros, or whose files were
+/// emptied or removed, cannot be opened.
 #[test]
 fn what_the_mark_knows_is_missed() {
     for is_encrypted in [false, true] {
@@ -568,7 +576,7 @@ fn what_the_mark_knows_is_missed() {
             let (directory, log, records) = filled(7, is_encrypted);
             log.commit(log.append(b"one that is marked", ReservePolicy::Normal).unwrap()).unwrap();
             log.mark().unwrap();
-            // Records behind the mark may be torn.
+            // A record after those that the mark states may be lost without an error, as if torn.
             log.commit(log.append(b"one more", ReservePolicy::Normal).unwrap()).unwrap();
             drop(log);
             assert_eq!(open(&directory, 0).unwrap().1.len(), records.len() + 2);
@@ -590,12 +598,12 @@ fn what_the_mark_knows_is_missed() {
                 directory.remove(name).unwrap();
             }
         });
-        // Follows the advice of the error.
+        // Does what the advice of the error says.
         assert_eq!(open(&emptied, 0).unwrap().1.len(), 0);
     }
 }
 
-/// A new log has a mark, too, so that removing its files is detected.
+/// A new log is marked as soon as it exists, so that removing its files is detected.
 #[test]
 fn a_new_log_with_a_mark_may_not_be_missing() {
     for is_removed in [false, true] {
@@ -609,7 +617,7 @@ fn a_new_log_with_a_mark_may_not_be_missing() {
             false => cut(&directory, &file_name(1), 0, 0),
         }
         assert!(refused(&directory).message.contains("is missing"));
-        // The failed attempt did not begin a new log.
+        // The failed attempt to open the log has not begun a new one, so the next attempt fails in the same way.
         assert!(refused(&directory).advice.is_some_and(|advice| advice.contains("durable")));
     }
 }
@@ -633,7 +641,7 @@ fn a_mark_that_is_damaged_or_of_another_log_says_nothing() {
     assert_eq!(open(&directory, 0).unwrap().1.len(), records.len());
 }
 
-/// Counts the durable records.
+/// An observer of the log that counts durable records.
 #[derive(Debug)]
 struct Durable(Arc<AtomicU64>);
 
@@ -670,7 +678,7 @@ fn a_record_that_nobody_waits_for_is_written_with_the_next_one_or_after_a_while(
         log.try_append_unawaited(b"three", policy).unwrap().unwrap();
         scope.spawn(|| log.keep_marked());
         assert!(reaches(3, Duration::from_secs(20)), "within about a second");
-        // What waits when the log is stopped is written, too.
+        // A record that waits to be written when the log is stopped is still written.
         log.try_append_unawaited(b"four", policy).unwrap().unwrap();
         log.stop();
         assert!(reaches(4, Duration::from_secs(20)));

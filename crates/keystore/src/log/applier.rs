@@ -1,4 +1,4 @@
-//! Applies records of a log of keys to the keyspaces of their tenants.
+//! Applies records of the log of changes of keys to the keyspaces of the tenants that the records name.
 
 use super::tenant_of;
 use crate::keyspaces::Keyspaces;
@@ -23,7 +23,7 @@ impl Applier {
         Applier { keyspaces: Arc::clone(keyspaces), when_full, by_tenant: BTreeMap::new() }
     }
 
-    /// Applies the next record.
+    /// Applies the next log record to the keyspace of the tenant that it names, which is created if needed.
     ///
     /// # Errors
     /// `Corrupt` when the bytes are not a record; `OverLimit` when memory is too small. After an error, the keyspaces

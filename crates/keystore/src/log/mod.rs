@@ -55,12 +55,12 @@ use tokio::sync::watch;
 /// Prefix of the log's file names in the data directory.
 const PREFIX: &str = "kv-";
 
-/// Bytes of records not yet written from which on the writer thread is woken. Reason for 2 MiB: enough to be worth a
-/// sync.
+/// Number of unwritten bytes of records from which on the writer thread is woken. Reason for 2 MiB: writing them takes
+/// about as long as the sync that follows.
 const WAKE_BYTES: usize = 2 << 20;
 
-/// Bytes of records not yet written from which on clients must wait (backpressure). Reason for 16 MiB: about as many as
-/// a fast network delivers during a slow sync.
+/// Number of unwritten bytes of records from which on clients must wait (backpressure). Reason for 16 MiB: a fast
+/// network delivers about as much during a slow sync.
 const HELD_BYTES: usize = 16 << 20;
 
 /// Bytes that are preallocated in the current file beyond its records, so that commands seldom wait for a new file.
@@ -69,13 +69,13 @@ const AHEAD_BYTES: usize = 4 << 20;
 /// The durability mode (`--fsync`): when a changed key must be on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before the reply to the command is sent.
+    /// A changed key is on disk before the reply to the command is sent.
     Always,
-    /// Within a second.
+    /// A changed key is on disk within a second.
     #[default]
     EverySecond,
-    /// Within about ten seconds. Unlike in Redis, each write is synced in this mode, too, because recovery relies on
-    /// it.
+    /// A changed key is on disk within about ten seconds. Unlike in Redis, each write is synced in this mode, too,
+    /// because recovery relies on it.
     No,
 }
 
@@ -101,7 +101,7 @@ impl Fsync {
 /// The size of files, and the size of the log from which on a snapshot is taken; tests use small sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct LogThresholds {
-    /// Bytes of a log file.
+    /// Number of bytes of each file of the log, which are reserved when the file is created.
     pub file_bytes: u64,
     /// Minimum bytes of the log after the latest snapshot at which the next snapshot is taken. If the latest snapshot
     /// is larger than this, its size counts instead.
@@ -114,7 +114,7 @@ impl Default for LogThresholds {
     }
 }
 
-/// The log of keys; see the module documentation.
+/// The write-ahead log of changes of keys, of all tenants, with its snapshots and threads.
 pub struct KeyLog {
     directory: Arc<dyn Directory>,
     log: Box<dyn ChangeLog>,
@@ -132,7 +132,7 @@ pub struct KeyLog {
     writer: WakeSignal,
     keeper: WakeSignal,
     snapshots: Mutex<Snapshots>,
-    /// Held while a snapshot is taken, so that only one is taken at a time.
+    /// Lock that is held while a snapshot is taken, so that only one is taken at a time.
     taking: Mutex<()>,
     /// Numbers of the snapshots that backups use, whose files must not be removed.
     pinned: Mutex<Vec<u64>>,
@@ -315,7 +315,8 @@ impl KeyLog {
         }
         self.last_snapshot(keyspaces, unix_s);
         let closed = self.log.close();
-        // Notes how many records are durable, so that the next start detects if any of these are missing.
+        // Writes the number of durable records to the log's mark, so that the next start detects if any of these
+        // records are missing.
         drop(self.log.mark());
         let error = Error::unavailable("the node is being stopped");
         self.refusal.lock().get_or_insert(Refusal { error, is_temporary: false });
@@ -326,7 +327,7 @@ impl KeyLog {
     }
 }
 
-/// Starts the threads of the log.
+/// Starts the threads of the log: for writing records, for snapshots, and for the mark of durable records.
 ///
 /// # Errors
 /// `Internal` when the system has no more threads.
@@ -351,7 +352,7 @@ impl fmt::Debug for KeyLog {
     }
 }
 
-/// The journal of one tenant's keys.
+/// The journal of one tenant's keyspace: adds the tenant's name to each record and appends it to the log.
 struct TenantJournal {
     log: Arc<KeyLog>,
     head: Vec<u8>,

@@ -1,5 +1,6 @@
-//! The progress of the log of keys, and how connections (with a [`Follower`]) and programs that read keys (with a
-//! waker) wait for it.
+//! The progress of the log of changes of keys: how many records are appended, durable on this node's disk, and
+//! committed (safe from any failure, so that replies that depend on them may be sent). Connections wait for it with a
+//! [`Follower`], programs that read keys with a waker.
 
 use super::KeyLog;
 use farpool_disk::Observer;
@@ -9,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::watch;
 
-/// The durable part of the log.
+/// The number of durable records, and the error after which no more become durable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DurableProgress {
     /// Number of records that are durable.
@@ -18,18 +19,18 @@ pub(super) struct DurableProgress {
 }
 
 impl KeyLog {
-    /// Returns the number of records appended since the log was created; see the documentation of the crate.
+    /// Returns the number of records that were appended since the log was created, durable or not.
     pub fn appended(&self) -> u64 {
         self.log.next_record()
     }
 
-    /// Returns the number of committed records, which at a single node is that of durable records; see the
-    /// documentation of the crate.
+    /// Returns the number of committed records: those that no failure can undo, so that replies that depend on them may
+    /// be sent. At a single node, these are the durable records.
     pub fn committed(&self) -> u64 {
         self.durable()
     }
 
-    /// Returns the number of records that are on this node's disk; see the documentation of the crate.
+    /// Returns the number of durable records: those that are on this node's disk, behind a sync.
     pub fn durable(&self) -> u64 {
         self.progress.borrow().durable
     }
@@ -126,12 +127,13 @@ pub struct ProgressRelay {
 }
 
 impl ProgressRelay {
-    /// Returns a handle with which one connection of the thread waits for the progress of the log.
+    /// Returns a handle with which one connection of the relay's thread waits for the progress of the log.
     pub fn follow(&self) -> Follower {
         Follower { log: self.log.clone(), progress: self.told.subscribe() }
     }
 
-    /// Passes on progress until the log is dropped; must be polled on the thread of the connections.
+    /// The task of the relay: wakes the connections of the thread at each progress of the log, until the log is
+    /// dropped. Must be polled on the thread of the connections.
     pub async fn tell(mut self) {
         while self.heard.changed().await.is_ok() {
             let progress = *self.heard.borrow_and_update();

@@ -33,7 +33,7 @@ impl KeyLog {
         self.log.commit(last)?;
         let mut next = records.start;
         let read = farpool_disk::Log::read(&*self.directory, records.start, &mut |number, record| {
-            // Later records may be only partly written.
+            // Records after the requested ones are skipped, because they may be only partly written.
             if number < records.end {
                 f(number, record)?;
                 next = number + 1;

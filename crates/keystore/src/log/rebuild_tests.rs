@@ -1,5 +1,6 @@
-//! Random commands on a store, whose records alone drive another one: both have the same contents after every step. Then
-//! records are cut off, and the store is as if they had never been.
+//! Tests of replication and rollback by random commands on a key store. A second store that only applies the log
+//! records of the first must have the same contents after every step. Then the last records are rolled back, and the
+//! first store must be as if they had never existed.
 
 use super::{Applier, Fsync, SteppedKeys};
 use crate::keyspaces::Keyspaces;
@@ -15,10 +16,10 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Bytes of a file of the log; a record takes a quarter at most.
+/// Size of a log file in bytes; a record may have at most a quarter of it.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// A clock that stands still.
+/// A clock of the node that always shows the same time, so that tests are reproducible.
 #[derive(Debug)]
 struct StoppedClock;
 
@@ -32,7 +33,8 @@ impl Clock for StoppedClock {
     }
 }
 
-/// Creates empty keyspaces; those with other seeds and processors have other hashes and shards.
+/// Creates empty keyspaces. Keyspaces with different seeds and numbers of processors differ in hashes and shards, but
+/// must have the same contents.
 fn keyspaces(memory: usize, processors: usize, seed: u64) -> Arc<Keyspaces> {
     let pool = Pool::new(PoolConfig { bytes_limit: memory }).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(StoppedClock);
@@ -45,12 +47,12 @@ fn tenants() -> [TenantName; 2] {
 
 type Digests = BTreeMap<TenantName, KeyDigest>;
 
-/// Returns the digests of all tenants' keys.
+/// Returns the digest (hash of the contents) of each tenant's keys at the time `now`.
 fn digests(keyspaces: &Keyspaces, now: u64) -> Digests {
     tenants().map(|tenant| (tenant.clone(), keyspaces.of(&tenant).digest(now).unwrap())).into()
 }
 
-/// A store that clients change.
+/// A key store with a log, on a simulated disk, and its clients' sessions.
 struct Store {
     keyspaces: Arc<Keyspaces>,
     log: SteppedKeys,
@@ -77,7 +79,7 @@ impl Store {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Carries out a step: a command, or work that a node does in the background.
+    /// Executes a step: a command, or background work as a node does it.
     fn step(&mut self, Step { tenant, what, ms }: &Step) {
         self.now += ms;
         let keys = self.keyspaces.of(&tenants()[*tenant]);
@@ -98,7 +100,8 @@ impl Store {
         }
     }
 
-    /// Applies the records from `from` on to other keyspaces; returns the number of records.
+    /// Applies the log's records from number `from` on to the keyspaces of `applier`; returns the number of the next
+    /// record.
     fn follow(&self, from: u64, applier: &mut Applier) -> u64 {
         let end = self.log.next_record();
         self.log.read(from..end, &mut |_, record| applier.apply(record)).unwrap();
@@ -188,7 +191,7 @@ proptest! {
             }
             prop_assert_eq!(digests(&other, store.now), digests(&store.keyspaces, store.now));
         }
-        // The store without its last records.
+        // The number of the first record that is rolled back.
         let end = least + ((applied - least) as f64 * cut) as u64;
         if least > 0 {
             let refused = store.log.rebuild(least - 1, 1).unwrap_err();
@@ -199,7 +202,8 @@ proptest! {
         records[..end as usize].iter().for_each(|record| applier.apply(record).unwrap());
         store.log.rebuild(end, 1).unwrap();
         prop_assert_eq!(digests(&store.keyspaces, store.now), digests(&before, store.now));
-        // It goes on from there, as do its followers and the next start.
+        // After the rollback, the store continues; so do a follower that applies its records, and a restart from its
+        // files.
         let mut applied = store.log.next_record();
         let mut applier = Applier::new(&before, WhenFull::Fail);
         store.sessions = Default::default();
@@ -228,11 +232,11 @@ fn commands_are_refused_while_keys_are_rebuilt_and_when_that_fails() {
         store.run(0, command);
     }
     store.log.rebuild(1, 1).unwrap();
-    // What was watched has changed.
+    // The rebuild counts as a change of watched keys, so `EXEC` replies null.
     assert_eq!(store.run(0, "EXEC"), "*-1\r\n");
     assert_eq!(store.run(0, "GET a"), "$1\r\n1\r\n");
     assert_eq!(store.run(1, "SET b 1"), "+OK\r\n");
-    // Damage is found when the keys are gone already.
+    // The snapshot is corrupt, which the rebuild detects only after it has removed all keys.
     let file = directory.names().unwrap().into_iter().find(|name| name.starts_with("kv-snapshot-")).unwrap();
     directory.flip(&file, 512 + 50, 1);
     let end = store.log.next_record();

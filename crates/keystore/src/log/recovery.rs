@@ -76,7 +76,8 @@ pub struct KeyLogOptions {
     pub new_log: u64,
     /// Number of threads that apply a snapshot; with 0, the calling thread does it.
     pub threads: usize,
-    /// Creates the log of changes on top of the log in the directory.
+    /// Function that makes the log of changes from the log in the directory: the log itself or, with replicas, a log
+    /// that replicates it.
     pub log_over: LogOver,
 }
 
@@ -203,7 +204,7 @@ fn in_memory(directory: &dyn Directory, error: Error) -> Error {
     Error::over_limit(message).advise("give the node more memory: --memory 8GiB")
 }
 
-/// Calls `sink` with each record of a snapshot.
+/// Reads the snapshot `snapshot` and calls `sink` with each of its records in order.
 fn read_snapshot(
     directory: &Arc<dyn Directory>,
     snapshot: &Snapshot,

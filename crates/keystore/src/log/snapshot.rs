@@ -47,7 +47,8 @@ pub struct Snapshots {
     /// `latest` began. The log after `latest` has `log_bytes_before` bytes plus those written since.
     pub(super) log_bytes_before: u64,
     pub(super) written_before: u64,
-    /// Number of records whose effects `latest` may contain, because they were appended before its walk ended.
+    /// Number of log records whose effects the snapshot `latest` may contain, because they were appended before its
+    /// walk over the keys ended.
     pub(super) complete_at: u64,
     /// Whether a snapshot is being taken.
     pub is_under_way: bool,
@@ -59,7 +60,7 @@ pub struct Snapshots {
     pub(super) is_unsure: bool,
 }
 
-/// The description of a snapshot.
+/// The description of a snapshot, as the file that names the valid snapshot contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Number of the snapshot, counted from 1; 0 for none.
@@ -68,7 +69,7 @@ pub struct Snapshot {
     pub next_record: u64,
     /// Number of records of the snapshot itself.
     pub records: u64,
-    /// Bytes of these records.
+    /// Bytes of the snapshot's records.
     pub bytes: u64,
     /// Completion time, in seconds since 1970.
     pub unix_s: u64,
@@ -105,7 +106,7 @@ impl Snapshot {
     }
 }
 
-/// The journal that a walk over one tenant's keys writes to.
+/// The journal to which a walk over one tenant's keys writes: appends the records to the snapshot.
 struct Writer<'a> {
     log: &'a Log,
     head: Vec<u8>,
@@ -155,8 +156,8 @@ impl KeyLog {
         self.keeper.wake();
     }
 
-    /// Takes snapshots when the log is long enough or one was requested, and records the time. Blocks until the log is
-    /// closed.
+    /// The loop of the thread for snapshots: takes a snapshot when the log is long enough or one was requested, and
+    /// records the time every second. Returns when the log is closed.
     pub(super) fn keep(&self, keyspaces: &Keyspaces, clock: &dyn Clock) {
         let mut ticks_to_wait = 0_u32;
         while self.keeper.wait(TICK).0 {

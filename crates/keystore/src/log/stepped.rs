@@ -1,5 +1,5 @@
-//! A log of keys without threads, for simulations. Its owner decides when appended records are written, when the time
-//! is recorded and when a snapshot is taken, so that the same decisions give the same files.
+//! The log of changes of keys without threads, for simulations. The simulation decides when appended records are
+//! written, when the time is recorded and when a snapshot is taken, so that the same decisions give the same files.
 
 use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds};
 use crate::keyspaces::Keyspaces;

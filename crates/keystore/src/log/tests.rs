@@ -1,4 +1,5 @@
-//! The log of keys on a simulated disk that loses power, runs full and fails.
+//! Tests of the log that makes changes of keys durable, and of its snapshots, on a simulated disk that loses power,
+//! runs full and fails.
 
 use super::{Fsync, KeyLog, KeyLogOptions, KeysFound, LogThresholds, PREFIX, adopt_keys, check_keys};
 use crate::keyspaces::Keyspaces;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 const SMALL: LogThresholds = LogThresholds { file_bytes: 4 << 20, snapshot_bytes: 1 << 20 };
 
-/// A clock that stands still.
+/// A clock of the node that always shows the same time, so that tests are reproducible.
 #[derive(Debug)]
 struct StoppedClock;
 
@@ -29,7 +30,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(StoppedClock)
 }
 
-/// A log and the keyspaces that it records.
+/// A log of changes, and the keyspaces whose changes it records.
 struct Bench {
     keyspaces: Arc<Keyspaces>,
     log: Arc<KeyLog>,
@@ -78,7 +79,8 @@ impl Bench {
         Bench { keyspaces, log, found }
     }
 
-    /// Executes a command of a tenant; returns the reply and the number of its record.
+    /// Executes a command of a tenant; returns the reply, and the sequence number of the log record that the reply
+    /// depends on.
     fn begin(&self, tenant: &str, command: &str) -> (String, Option<u64>) {
         let keys = self.keyspaces.of(&TenantName::new(tenant).unwrap());
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
@@ -89,7 +91,8 @@ impl Bench {
         (String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", "|"), session.take_recorded())
     }
 
-    /// Executes a command of a tenant; returns the reply and whether it became durable.
+    /// Executes a command of a tenant and waits for its log record; returns the reply and whether the record became
+    /// durable.
     fn run(&self, tenant: &str, command: &str) -> (String, bool) {
         let (reply, recorded) = self.begin(tenant, command);
         let durable = match recorded {
@@ -159,7 +162,7 @@ fn what_was_acknowledged_survives_losses_of_power_and_snapshots() {
                 "{reply} {value}"
             );
         }
-        // In some rounds the device fails after a while, and the last commands are not acknowledged.
+        // In every third round the device fails after some writes, so that the last commands are not acknowledged.
         if round % 3 == 1 {
             directory.set_faults(Faults { fails_after: Some(10 + round), ..Faults::default() });
         }
@@ -169,7 +172,8 @@ fn what_was_acknowledged_survives_losses_of_power_and_snapshots() {
                 bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
             }
             if !bench.set(&format!("key{key}"), &next.to_string()) {
-                // The outcome of an unacknowledged command is open, so the key is set again.
+                // A command that was not acknowledged may or may not survive, so the key is set again after the
+                // restart.
                 let reply = bench.run("default", "SET other 1").0;
                 assert!(reply.starts_with("-MISCONF"), "{reply}");
                 directory.set_faults(Faults::default());
@@ -198,9 +202,9 @@ fn a_torn_end_is_dropped_and_damage_before_it_is_an_error() {
     assert!(bench.set("a", "1") && bench.set("a", "2") && bench.set("b", "3"));
     bench.kill(&directory, 1);
     let log = format!("{PREFIX}log-000000000001");
-    // Batches occupy multiples of 512 bytes, after a header of 512 bytes.
+    // Flips a bit in the third batch of records: the file has a header of 512 bytes, then batches of 512 bytes each.
     directory.flip(&log, 512 * 3 + 45, 4);
-    // The damaged record was acknowledged, and the mark counts it.
+    // The corrupted record was acknowledged, and the log's mark (count of durable records) includes it.
     let lost = check_keys(directory.clone()).unwrap_err();
     assert!(lost.kind == ErrorKind::Corrupt && lost.message.contains("lost its end"), "{lost}");
     assert!(lost.message.contains(&format!("{log} ends at byte")), "{lost}");
@@ -276,7 +280,7 @@ fn a_thread_notes_what_is_durable() {
     let directory = SimulatedDirectory::new();
     let bench = Bench::open(&directory);
     assert!(bench.set("a", "1") && bench.set("a", "2"));
-    // The time is recorded meanwhile as well.
+    // Waits until the mark states both records; it may state more, because the time is recorded, too.
     while bench.log.log.records_marked().is_none_or(|records| records < 2) {
         std::thread::yield_now();
     }
@@ -337,7 +341,8 @@ fn small_commands_that_outrun_the_thread_find_a_full_disk_before_they_change_key
             assert!(last * (value_bytes + 8) < 64 << 20, "the disk is never full");
         };
         assert!(refusal.starts_with("-MISCONF") && refusal.contains("space"), "{refusal}");
-        // Rejected commands have changed nothing; all others are recorded, next to those that were waiting.
+        // The rejected command has changed nothing, so the value is that of the last accepted command. All accepted
+        // commands are recorded.
         let stored = format!("${}|{last}{value}", value_bytes + last.to_string().len());
         assert_eq!(bench.begin("default", "GET a").0, stored);
         bench.log.write();
@@ -401,7 +406,7 @@ fn the_log_is_no_longer_than_it_should_be() {
     while bench.log.bytes() > 2 << 20 || bench.log.snapshots().is_under_way {
         std::thread::yield_now();
     }
-    // Obsolete files are removed after the snapshot.
+    // Waits until the thread that takes snapshots has also removed the obsolete files, for which it holds this lock.
     drop(bench.log.taking.lock());
     assert!(bench.log.snapshots().latest.number > 0);
     let names = directory.names().unwrap();
@@ -445,13 +450,14 @@ fn a_backup_has_its_files_until_it_ends_and_a_directory_is_made_of_them() {
     drop(backup);
     bench.log.take_snapshot(&bench.keyspaces, 1).unwrap();
     assert_eq!(of_first(), 0);
-    // Adopting a directory without keys creates none.
+    // Adopting the keys in a directory that has none creates no files.
     let empty = SimulatedDirectory::new();
     adopt_keys(&(empty.clone() as Arc<dyn Directory>), 77).unwrap();
     assert!(empty.names().unwrap().is_empty());
 }
 
-/// Values are overwritten with ones of other sizes, removed and set again, many times as much as lives at any time.
+/// Values are overwritten with values of other sizes, removed and set again, so that many times as many bytes are
+/// written as exist at any time. Snapshots must keep the files small.
 #[test]
 fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written() {
     let directory = SimulatedDirectory::new();
@@ -471,7 +477,7 @@ fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written(
     let (mut live, mut written, mut snapshots) = (vec![0_u64; 60], 0, 0);
     for step in 0..3000_usize {
         let key = step * 7 % live.len();
-        // Near the end, nearly everything goes.
+        // In the last fifth of the steps, all keys but one are removed.
         let is_ending = step > 2400 && key > 0;
         let bytes = if is_ending || step % 11 == 0 { 0 } else { 5_000 + step * 7919 % 60_000 };
         if bytes == 0 {
@@ -498,7 +504,8 @@ fn log_and_snapshot_together_are_about_twice_what_lives_however_much_is_written(
     bench.close();
 }
 
-/// Strings that a snapshot has in several records, which several threads apply.
+/// Strings so long that a snapshot has each in several records. Several threads apply the records at recovery, and the
+/// values must be whole.
 #[test]
 fn values_of_several_records_come_back_whole_whatever_threads_apply_them() {
     let directory = SimulatedDirectory::new();

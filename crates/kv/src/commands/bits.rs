@@ -1,4 +1,5 @@
-//! Commands on the bits of strings. Bit 0 is the highest bit of the first byte.
+//! Commands of the Redis protocol on the bits of strings, such as `SETBIT` and `BITCOUNT`. Bit 0 is the highest bit of
+//! the first byte.
 
 use super::strings::range;
 use super::{Args, Context, Done, SYNTAX, integer};

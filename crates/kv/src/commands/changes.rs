@@ -31,11 +31,11 @@ pub struct KeyChange {
     /// Fingerprint of the entry that the change was computed from. If the current entry has another one, the change is
     /// computed again. `None` if no entry was read.
     pub expected: Option<Fingerprint>,
-    /// The change.
+    /// The new state of the key.
     pub what: KeyState,
 }
 
-/// Effect of a change on its key.
+/// The new state of a key, as a SQL statement has computed it.
 #[derive(Clone, Debug)]
 pub enum KeyState {
     /// Inserts a row; the key must be absent. A field is the index of the column in the space's schema and its value,
@@ -58,7 +58,8 @@ pub enum KeyState {
 /// selects.
 pub type ChangeAgain<'a> = dyn FnMut(&[ReadEntry<'_>], u64) -> Result<Vec<Option<KeyState>>> + 'a;
 
-/// Result of comparing the current entry of a key with the entry that the change was computed from.
+/// The state of a key when a change is about to be applied: whether its current entry is the one that the change was
+/// computed from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     AsExpected,

@@ -1,4 +1,5 @@
-//! The definition of a command: what a row of the table of commands contains.
+//! The definition of a command of the Redis protocol: the types of a row of the table of commands (`table.rs`), which
+//! has all that must be known about a command before it is executed.
 
 use super::spaces;
 use super::table::{COMMANDS, HostCommand, SessionCommand};
@@ -10,7 +11,7 @@ use std::fmt;
 pub enum Keys {
     /// None; the command uses no keys.
     None,
-    /// None, but the command may use all keys, so all shards are locked.
+    /// No argument is a key, but the command may use all keys, so all shards are locked.
     All,
     /// The arguments at positions `first` to `last`, every `step`-th one.
     At {
@@ -64,7 +65,7 @@ pub struct KeyUse(pub &'static str, pub Keys);
 /// thread, and is executed on another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkBasis {
-    /// Nothing else.
+    /// Nothing but the arguments.
     Arguments,
     /// The lengths of the keys' strings.
     String,
@@ -115,7 +116,7 @@ pub(crate) enum Place {
     Session(SessionCommand),
     /// The host of the session: the command is about the connection or the node.
     Host(HostCommand),
-    /// One of its subcommands, which the arguments must name.
+    /// A subcommand of this command, which the arguments must name; the command itself cannot be executed.
     Subcommands,
 }
 
@@ -140,7 +141,7 @@ pub struct Command {
     pub name: &'static str,
     /// Number of arguments including the name; if negative, the absolute value is the minimum number.
     pub arity: isize,
-    /// The command's flags in Redis, separated by spaces.
+    /// The flags that `COMMAND INFO` shows for the command, as in Redis, separated by spaces.
     pub flags: &'static str,
     /// The arguments that are keys.
     pub keys: Keys,

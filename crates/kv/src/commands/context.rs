@@ -1,4 +1,5 @@
-//! Resources of the function of a command on keys: the locked shards, the time, the replies.
+//! The argument of the functions that execute commands on keys: access to the keys in the locked shards, the time of
+//! the command, and the replies.
 
 use super::command::{Command, KeyspaceFunction};
 use super::handle::{KeyHandle, KeyPlace};
@@ -15,7 +16,7 @@ use farpool_model::limits::KV_KEY_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Resources of the function of a command on keys during its execution.
+/// The argument of the function that executes a command on keys: access to the keys, the time, and the replies.
 pub(crate) struct Context<'k, 'c> {
     pub keyspace: &'k Keyspace,
     pub space: SpaceId,

@@ -1,4 +1,4 @@
-//! Commands that set and report the expiry of keys.
+//! Commands of the Redis protocol that set and report the expiry of keys, such as `EXPIRE` and `TTL`.
 
 use super::options::{AT_MILLISECONDS, AT_SECONDS, MILLISECONDS, SECONDS, Unit, invalid_expiry};
 use super::{Args, Context, Done, Refusal, integer};
@@ -94,7 +94,7 @@ pub(super) fn persist(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
 }
 
 /// Executes the commands of the `TTL` family: replies -2 if the key is absent, -1 if it has no expiry, and otherwise
-/// the result of `f` for the expiry.
+/// the result of `f` for the expiry, which converts it to the unit of the command.
 fn tell(context: &mut Context<'_, '_>, args: &Args<'_>, f: impl Fn(u64) -> u64) -> Done {
     let (handle, replies) = context.handle_and_replies(args[1]);
     let told = match handle.entry().map(|entry| entry.expiry()) {

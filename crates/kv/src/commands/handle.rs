@@ -1,5 +1,5 @@
-//! Handles to the keys of a command: all reads and changes of keys by commands. Each change is added to the command's
-//! log record and touches the watches of the key.
+//! Handles to the keys of a command, through which commands do all reads and changes of keys. Each change is added to
+//! the command's log record and sets the flags of the clients that watch the key (`WATCH`).
 
 use super::resources::OtherShards;
 use super::room::ProtectedKeys;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct KeyHandle<'s, 'k, 'j> {
     pub(super) keyspace: &'s Keyspace,
     pub(super) shard: &'s mut Shard,
-    /// The other locked shards of the command, for eviction.
+    /// The other shards that the command has locked, from which keys may be evicted to make room.
     pub(super) others: OtherShards<'s, 'j>,
     pub(super) recorder: &'s mut Recorder<'j>,
     pub(super) protected: &'s mut ProtectedKeys,

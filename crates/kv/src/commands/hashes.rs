@@ -1,4 +1,4 @@
-//! Commands on hashes.
+//! Commands of the Redis protocol on hashes (values that map fields to values), such as `HSET`, `HGET` and `HSCAN`.
 
 use super::keys::{SCAN_COUNT, SCAN_COUNT_LIMIT};
 use super::pattern::Pattern;
@@ -6,11 +6,11 @@ use super::{Args, Context, Done, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer
 use crate::fields::Fields;
 use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, Replies, integer_text, parse_integer};
 
-/// Number of word operations of pattern matching that count as one visited field. Needed because fields and patterns
-/// may be long.
+/// Number of operations on words of pattern matching that count as one visited field towards the limit of a call.
+/// Needed because fields and patterns may be long.
 const WORDS_PER_FIELD: usize = 1024;
 
-/// Bytes per string in a reply in addition to the bytes of the string itself.
+/// Estimated bytes per string in a reply in addition to the bytes of the string itself: header and line end.
 const BESIDE: usize = 16;
 
 fn set_all(context: &mut Context<'_, '_>, args: &Args<'_>) -> Result<i64, Refusal> {
@@ -104,7 +104,7 @@ pub(super) fn hdel(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     Ok(())
 }
 
-/// The parts of each field that a reply contains: the name, the value or both.
+/// The parts of each field that the reply to `HKEYS`, `HVALS` or `HGETALL` contains: the name, the value or both.
 #[derive(Clone, Copy, PartialEq)]
 enum FieldParts {
     Names,
@@ -224,7 +224,7 @@ pub(super) fn hscan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if !replies.has_room(2 * bytes) {
             return Err(TOO_MUCH.into());
         }
-        // Empty buckets count, too, so that a step is bounded.
+        // Empty buckets of the index count as visited, too, so that the time of a call is bounded.
         looked_at += 1;
         if cursor == 0 || looked_at >= count {
             break;

@@ -1,4 +1,4 @@
-//! Commands on keys with values of any kind.
+//! Commands of the Redis protocol on keys with values of any kind, such as `DEL`, `RENAME`, `KEYS` and `SCAN`.
 
 use super::pattern::Pattern;
 use super::{Args, Context, Done, NO_KEY, NOT_INTEGER, Refusal, SYNTAX, TOO_MUCH, integer};
@@ -13,11 +13,11 @@ pub(super) const SCAN_COUNT: usize = 10;
 /// other clients wait while the shards are locked, and a call may return fewer entries than `COUNT`.
 pub(super) const SCAN_COUNT_LIMIT: usize = 1000;
 
-/// Bytes per key in a list or in a reply in addition to the bytes of the key itself.
+/// Estimated bytes per key, in a list or in a reply, in addition to the bytes of the key itself.
 const KEY_BYTES_BESIDE: usize = 16;
 
-/// Number of word operations of pattern matching, or of bytes copied, that count as one visited key. Needed because
-/// keys and patterns may be long.
+/// Number of operations on words of pattern matching, or of copied bytes, that count as one visited key towards the
+/// limit of a call. Needed because keys and patterns may be long.
 const WORDS_PER_KEY: usize = 1024;
 
 pub(super) fn exists(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
@@ -171,7 +171,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         let table = space.and_then(|space| context.table_of((place % shards) as usize, space));
         let seen = |entry: Entry<'_>| {
             let words = pattern.as_ref().map_or(0, |pattern| pattern.words_per_byte() * entry.key().len());
-            // A longer key takes longer to copy.
+            // Matching and copying count towards the limit of visited keys, because they take longer for longer keys.
             looked_at += 1 + (words + entry.key().len()) / WORDS_PER_KEY;
             let is_wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.kind().name().as_bytes()));
             if is_wanted && pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.key())) {
@@ -185,7 +185,7 @@ pub(super) fn scan(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
         if place >= shards * spaces.len() as u64 {
             break 0;
         }
-        // Empty buckets count, too, so that a step is bounded.
+        // Empty buckets of the index count as visited, too, so that the time of a call is bounded.
         looked_at += 1;
         if looked_at >= count {
             break inner * places + place;
@@ -240,7 +240,7 @@ fn give(
     let done = match copied {
         _ if kind != Kind::Table => target.put_as(kind, &value, expiry),
         Some(fields) => target.put_table(fields, expiry),
-        // The fields are moved below, where nothing can fail anymore.
+        // The table of fields is moved further below, after everything that can fail.
         None => target.put_empty_table(expiry),
     };
     context.space = from_space;

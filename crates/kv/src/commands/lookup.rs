@@ -1,4 +1,4 @@
-//! The lookup of commands by name.
+//! The lookup of commands of the Redis protocol by name.
 //!
 //! Invariant: the rows of [`COMMANDS`] are sorted by name. [`Command::subcommands`] relies on this, and the crate does
 //! not compile if the table has another order or the same name twice.

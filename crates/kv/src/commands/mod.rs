@@ -88,7 +88,7 @@ const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong ki
 const NO_KEY: &str = "ERR no such key";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// Error of a command whose reply would be too large.
+/// Error reply to a command whose reply would be larger than the client may have in memory.
 pub(crate) const TOO_MUCH: &str =
     "ERR the reply is larger than this client may have in memory: ask for less at once";
 

@@ -1,4 +1,4 @@
-//! Commands on strings that are numbers in decimal notation, such as `INCR`.
+//! Commands of the Redis protocol on strings that are numbers in decimal notation, such as `INCR`.
 
 use super::{Args, Context, Done, NOT_FLOAT, NOT_INTEGER, integer};
 use crate::resp::{ExtendedFloat, INTEGER_TEXT_BYTES, integer_text, parse_integer};

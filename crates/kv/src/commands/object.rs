@@ -53,7 +53,7 @@ pub(super) fn object_help(context: &mut Context<'_, '_>, _: &Args<'_>) -> Done {
     tell_help(context, OBJECT_HELP)
 }
 
-/// Replies with the result of a function of the key's entry, or with null if the key is absent.
+/// Calls `tell` to write a reply about the key's entry; replies with null if the key is absent.
 fn tell_of_entry(
     context: &mut Context<'_, '_>,
     key: &[u8],

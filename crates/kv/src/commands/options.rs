@@ -1,4 +1,4 @@
-//! The options of `SET` and `GETEX`, and the times of commands that set an expiry.
+//! Parses the options of the commands `SET` and `GETEX`, and the times in commands that set an expiry.
 
 use super::{Args, NOT_INTEGER, Refusal, SYNTAX};
 use crate::resp::parse_integer;
@@ -46,7 +46,8 @@ impl Options<'_> {
     }
 }
 
-/// A unit of time, relative to now or to the epoch.
+/// The unit of the number in an expiry option (seconds or milliseconds), and whether the number is relative to now or
+/// to the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub milliseconds: i64,

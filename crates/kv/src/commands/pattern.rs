@@ -17,7 +17,7 @@ const COMPARED: usize = 4;
 /// Number of different values of a byte.
 const BYTES: usize = 256;
 
-/// A compiled glob pattern.
+/// A compiled glob pattern, of `KEYS` or the option `MATCH`.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     first: Vec<Element>,
@@ -148,7 +148,7 @@ impl Pattern {
         let mut segments = vec![Vec::new()];
         let mut rest = pattern;
         while let Some((element, behind)) = next(rest) {
-            // Consecutive stars have the meaning of one.
+            // Of several consecutive stars only the first counts, because they match the same texts as one.
             let is_behind_star = segments.len() > 1 && segments.last().is_some_and(Vec::is_empty);
             match (element, segments.last_mut()) {
                 (Some(element), Some(segment)) => segment.push(element),
@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn work_is_linear_and_long_patterns_are_refused() {
-        // Each would take exponential time with backtracking, or if a class were parsed for each byte.
+        // Patterns that would take exponential time with backtracking, or much time if a class were parsed for each
+        // byte of the text.
         let text = "a".repeat(KV_PATTERN_BYTES_MAX);
         for pattern in [
             "*[b-z".to_string() + &"b-z".repeat(20_000) + "]",

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// are locked.
 const SCAN_ENTRIES: usize = 512;
 
-/// Default and maximum `LIMIT` of `FP.SCAN`, the approximate number of matching entries per call.
+/// Default `LIMIT` of `FP.SCAN`, the approximate number of matching entries per call; the next constant is the maximum.
 const SCAN_LIMIT: usize = 10;
 const SCAN_LIMIT_MOST: usize = 1000;
 
@@ -27,7 +27,7 @@ const SCAN_LIMIT_MOST: usize = 1000;
 /// copied in the time of decompressing it.
 const SCAN_BYTES: usize = 256 << 10;
 
-/// Bytes per string in a reply in addition to the bytes of the string itself.
+/// Estimated bytes per string in a reply in addition to the bytes of the string itself: header and line end.
 const BESIDE: usize = 16;
 
 /// A cache of one parsed condition, the latest of this client, because clients tend to repeat the same condition.
@@ -137,7 +137,7 @@ pub(super) fn cget(context: &mut Context<'_, '_>, args: &Args<'_>) -> Done {
     let entry = ReadEntry::new(entry, &value);
     let is_true = match &*predicate {
         Predicate::Columns(_) | Predicate::All(_) | Predicate::Any(_) => {
-            // Evaluation copies the value.
+            // The value is needed in memory twice, because the evaluation copies it.
             if !context.replies.has_room(2 * entry.value().len()) {
                 return Err(TOO_MUCH.into());
             }

@@ -1,4 +1,5 @@
-//! Writes that continue when memory is full: the policy's victims are evicted, and the log records them.
+//! Tests of writes when memory is full: the keys that the eviction policy chooses are evicted, and the log records
+//! their removal.
 
 use crate::evict::Policy;
 use crate::resp::{Protocol, Replies};
@@ -96,8 +97,8 @@ fn all(keys: &Arc<Keyspace>) -> BTreeMap<String, String> {
     names.map(|name| (name.to_string(), client.run(&format!("GET {name}")))).collect()
 }
 
-/// Writes four times as much as fits while 300 keys are read again and again. Returns how many of these, and how many
-/// of the others, are left.
+/// Writes four times as many bytes as fit into memory while 300 *hot* keys are read again and again. Returns how many
+/// of the hot keys, and how many of the other keys, are left.
 fn churn(client: &mut Client, count: usize, bytes: impl Fn(usize) -> usize, suffix: &str) -> (usize, usize) {
     for hot in 0..300 {
         assert_eq!(client.run(&format!("SET hot{hot} {}{suffix}", "h".repeat(64))), "+OK");
@@ -153,11 +154,11 @@ fn only_keys_that_expire_make_room_where_the_policy_says_so() {
         assert!((0..3000).all(|key| client.has(&format!("stays{key}"))), "{name}");
         match policy {
             Policy::VolatileRandom => assert!(hot < 150, "{name}: {hot}"),
-            // They expire before all others.
+            // The hot keys expire before all others, so this policy evicts them first.
             Policy::VolatileTtl => assert_eq!(hot, 0, "{name}"),
             _ => assert!(hot >= 290, "{name}: {hot}"),
         }
-        // The few keys with an expiry are found; once there are none, nothing can be evicted.
+        // The policy finds the last few keys with an expiry. When there are none left, a write is refused.
         let refused =
             (0..200_000).find(|key| client.run(&format!("SET more{key} value")).starts_with("-OOM"));
         assert!(refused.is_some(), "{name}");
@@ -178,7 +179,8 @@ fn values_of_other_sizes_find_room_too() {
         let mut client = Client::new(&keys);
         let (hot, _) = churn(&mut client, 30_000, |cold| [10, 100, 400, 1000][cold / 7500], "");
         assert!(hot >= 280, "{hot}");
-        // In a full pool, other shards have pieces everywhere.
+        // The largest value only where `maxmemory` limits the keys: in a full pool, all pages have pieces of other
+        // shards.
         for bytes in [5_000, 40_000, 300_000].into_iter().filter(|bytes| maxmemory > 0 || *bytes < 300_000) {
             let value = "v".repeat(bytes);
             assert_eq!(client.run(&format!("SET large {value}")), "+OK", "{bytes}");
@@ -189,7 +191,7 @@ fn values_of_other_sizes_find_room_too() {
         let value = "v".repeat(64 << 20);
         assert!(client.run(&format!("SET large {value}")).starts_with("-OOM"));
         assert_eq!(keys.uses().evicted, before);
-        // The same for fields, also of large hashes.
+        // Fields of hashes, also of large ones, find memory by eviction, too.
         for field in 0..3000 {
             assert_eq!(client.run(&format!("HSET hash field{field} {}", "f".repeat(100))), ":1");
         }
@@ -221,7 +223,7 @@ fn records_give_the_same_keys_and_settings_again() {
         limit(&keys, 1 << 20, policy);
         let mut client = Client::new(&keys);
         churn(&mut client, 5_000, |_| 100, " PX 999999");
-        // A walk in between.
+        // A walk (fuzzy snapshot) of the keys while keys are evicted.
         let walked = RecordingJournal::default();
         let mut walk = Walk::default();
         while keys.walk(&mut walk, &walked).unwrap() {
@@ -240,7 +242,7 @@ fn records_give_the_same_keys_and_settings_again() {
         let mut replay = Replay::default();
         walked.0.lock().iter().for_each(|record| replay.apply(&again, record).unwrap());
         assert_eq!(again.limits(), keys.limits());
-        // The limit is now below what is in use.
+        // Lowers the memory limit below the memory in use, so that maintenance evicts keys.
         limit(&keys, 1 << 18, policy);
         while keys.tidy(NOW) {}
         assert!(keys.uses().bytes <= 1 << 18, "{:?}", keys.uses());
@@ -264,7 +266,7 @@ fn what_is_lost_while_records_are_applied_is_lost_as_a_whole() {
             assert_eq!(client.run(&format!("HSET hash{key} field{round} {piece}")), ":1");
         }
     }
-    // The pool holds less than half of it.
+    // Replays into a pool that holds less than half of the keys.
     let small = keyspace(4);
     let mut replay = Replay::default();
     kept.0.lock().iter().for_each(|record| replay.apply(&small, record).unwrap());
@@ -280,7 +282,7 @@ fn what_is_lost_while_records_are_applied_is_lost_as_a_whole() {
         }
     }
     assert!((2_000..15_000).contains(&there), "{there}");
-    // After replay, commands create keys as usual.
+    // After replay, commands on a part of a value create absent keys as usual.
     assert_eq!(other.run("APPEND fresh abc"), ":3");
 }
 
@@ -309,7 +311,7 @@ fn keys_of_a_command_stay_and_watched_ones_are_told() {
     let rows: Vec<String> = (0..1000).map(|row| format!("{row} {}", "r".repeat(100))).collect();
     assert_eq!(client.run(&format!("FP.ROWSET rows {}", rows.join(" "))), ":1000");
     assert!((0..1000).all(|row| client.has(&format!("rows:{row}"))));
-    // Evicting a key touches its watches.
+    // Evicting a watched key makes the `EXEC` of the watching client fail.
     assert_eq!(client.run("SET watched 1"), "+OK");
     assert_eq!(client.run("WATCH watched"), "+OK");
     let mut other = Client::new(&keys);
@@ -338,7 +340,8 @@ fn cuts_stay_right_while_keys_go() {
             });
             let before = all(&keys);
             let cut = keys.cut(0, client.now);
-            // Stamps change meanwhile, which is not a change of contents.
+            // Reads change the stamps (records of use) of entries that the cut keeps, which is not a change of their
+            // contents.
             before.keys().take(1000).for_each(|key| drop(client.run(&format!("GET {key}"))));
             let count = if round % 3 == 0 { 20_000 } else { 20 };
             (0..count).for_each(|key| {
@@ -388,7 +391,7 @@ fn use_is_told_where_the_policy_knows_it() {
     assert_eq!(client.run("OBJECT FREQ new"), ":5");
     client.run("GET new");
     assert_eq!(client.run("OBJECT FREQ new"), ":6");
-    // Commands that do not count as a use.
+    // These commands do not count as a use of the key, so the counter stays the same.
     for quiet in ["TTL new", "TYPE new", "EXISTS new", "OBJECT ENCODING new", "MEMORY USAGE new", "SCAN 0"] {
         client.run(quiet);
     }
@@ -408,7 +411,7 @@ fn use_is_told_where_the_policy_knows_it() {
     assert_eq!((keys.uses().hits, keys.uses().misses), (3, 2));
 }
 
-/// Writes until nothing more fits.
+/// Writes keys until the reply says that memory is full.
 fn fill(client: &mut Client) {
     for bytes in [1000, 300, 100, 20, 1] {
         let mut refused = 0;
@@ -442,7 +445,7 @@ fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room()
         for key in 0..50 {
             for ask in ["GET old", "HGETALL small", "HGETALL large", "HGETALL rows:", "GET new"] {
                 let reply = client.run(&format!("{ask}{key}"));
-                // Fields of a hash have no defined order.
+                // Sorted, because the fields of a hash have no defined order.
                 let mut lines: Vec<String> = reply.split('|').map(String::from).collect();
                 lines.sort();
                 texts.push(lines.join("|"));
@@ -473,7 +476,8 @@ fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room()
         } else {
             done += 1;
         }
-        // Frees some memory, for all or for less.
+        // Raises the memory limit by a different amount in each round, which may be enough for all keys of a command or
+        // for some of them only.
         limit(&keys, (1 << 20) + ((round as u64) << 11), Policy::NoEviction);
         if round % 20 == 19 {
             client.run(&format!("MSET{}", all("old", "").replace(&long, "o")));
@@ -488,7 +492,8 @@ fn commands_of_several_keys_or_fields_do_all_or_nothing_where_there_is_no_room()
     assert_eq!(texts(&mut Client::new(&again)), texts(&mut client));
 }
 
-/// A value may be as large as all keys of its shard together, or larger.
+/// Memory for a large value is found by evicting keys of all shards, also if the value is larger than all keys of its
+/// own shard.
 #[test]
 fn large_values_find_room_in_all_shards() {
     let sizes = [10, 1_000, 15_000, 40_000, 120_000, 300_000, 1_000_000];
@@ -508,7 +513,7 @@ fn large_values_find_room_in_all_shards() {
     }
 }
 
-/// Shards of commands on several keys, and of transactions, cannot be locked by others.
+/// Commands on several keys and transactions have locked all their shards already, and evict keys from these.
 #[test]
 fn large_values_of_one_command_find_room() {
     let keys = keyspace(64);

@@ -1,4 +1,4 @@
-//! Commands on rows, that is, on hashes in named spaces with a schema.
+//! Commands on rows, that is, on hashes in named spaces (namespaces of keys) with a schema.
 
 use super::{Args, Context, Done, KeyHandle, Refusal, WRONG_TYPE};
 use crate::entry::Kind;
@@ -161,7 +161,7 @@ fn parsed(schema: &RowSchema, field: &[u8], value: &[u8]) -> Result<(usize, Vec<
     }
 }
 
-/// Returns the part of `text` that an error message quotes.
+/// Returns the beginning of `text`, from a client, as an error message quotes it.
 pub(super) fn shown(text: &[u8]) -> String {
     text[..text.len().min(64)].escape_ascii().to_string()
 }

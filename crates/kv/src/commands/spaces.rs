@@ -1,4 +1,5 @@
-//! Commands on named spaces: `FP.SPACE CREATE`, `DROP`, `LIST` and `INFO`.
+//! Commands on named spaces (namespaces of the keys with a common prefix): `FP.SPACE CREATE`, `DROP`, `LIST` and
+//! `INFO`.
 
 use super::rows::{Texts, shown};
 use super::{Args, Context, Done, Refusal, SYNTAX};
@@ -71,8 +72,8 @@ impl Context<'_, '_> {
         self.resources.shards.all().iter_mut().for_each(|(_, shard)| shard.set_spaces(&spaces));
         let definitions = spaces.to_bytes();
         self.resources.recorder.add(&Effect::Spaces { definitions: &definitions });
-        // Cannot need memory: a dropped space releases the memory of its compression dictionary, and a new one has no
-        // dictionary yet.
+        // Charging needs no further memory, so an error is ignored: a dropped space releases the memory of its
+        // compression dictionary, and a new one has no dictionary yet.
         self.keyspace.charge_packers(&spaces).ok();
     }
 

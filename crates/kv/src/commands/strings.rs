@@ -1,4 +1,4 @@
-//! Commands on strings.
+//! Commands of the Redis protocol on strings, such as `GET`, `SET` and `APPEND`.
 
 use super::options::{self, Expiry, MILLISECONDS, SECONDS, Unit};
 use super::{Args, Context, Done, TOO_LONG, TOO_MUCH, integer};

@@ -1,4 +1,4 @@
-//! Commands tested by the bytes of their replies.
+//! Tests of the commands of the Redis protocol, by the bytes of their replies.
 
 mod models;
 mod orders;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// A host with one command.
+/// A session's host (owner) for tests that has only one command about the connection.
 struct Alone {
     may_write: bool,
 }
@@ -78,7 +78,7 @@ fn keyspace(pool: &Arc<Pool>) -> Keyspace {
     Keyspace::new(pool, &TenantName::default(), [7; 16], 4)
 }
 
-/// Checks commands, in order, against their replies.
+/// Executes pairs of command and expected reply in order, in a new keyspace, and compares the replies.
 fn check(lines: &[(&str, &str)]) {
     let pool = pool(64);
     let keys = keyspace(&pool);
@@ -106,7 +106,7 @@ fn commands_are_found_by_their_names_in_any_case() {
     assert!(command(&[]).is_none());
 }
 
-/// A table that lists a name twice does not compile.
+/// That a name is listed only once is checked when the table is compiled.
 #[test]
 fn every_command_of_session_and_host_has_one_row() {
     let of_host = COMMANDS.iter().filter_map(Command::of_host).map(|command| command as usize);
@@ -129,7 +129,7 @@ fn names_of_unknown_commands_are_replied_as_they_came() {
     {
         out.push(client.bytes(args));
     }
-    // Redis 7.0.15 replies the same.
+    // The expected replies are those of Redis 7.0.15.
     let shown = [&long[..], b"' '", &longer[..25]].concat();
     assert_eq!(out[0], b"-ERR unknown command '\xff\x01ab  c', with args beginning with: \r\n");
     assert_eq!(out[1], b"-ERR unknown command 'foo', with args beginning with: '\xff  x' 'b' \r\n");
@@ -217,7 +217,7 @@ fn numbers_and_bits() {
         ("BITCOUNT m 1 1 BYTE", ":6"),
         ("BITCOUNT m 5 30 BIT", ":17"),
         ("BITCOUNT m 1", "-ERR syntax error"),
-        // The key is checked before the rest.
+        // As in Redis, an absent key gives 0 before the other arguments are checked.
         ("BITCOUNT none 0 a", ":0"),
         ("BITCOUNT none 0 1 x", ":0"),
         ("BITCOUNT m a b x", "-ERR value is not an integer or out of range"),
@@ -388,7 +388,8 @@ fn hyperloglogs() {
         ("PFADD a x y z", ":1"),
         ("PFADD a x y z", ":0"),
         ("PFCOUNT a", ":3"),
-        // The cached cardinality is part of the value until an element changes it.
+        // The value of a HyperLogLog contains the cached count, which stays valid until an added element changes the
+        // value.
         ("GETRANGE a 8 8", "$1|\u{3}"),
         ("SETRANGE a 8 \t", ":26"),
         ("PFCOUNT a", ":9"),
@@ -440,7 +441,7 @@ fn a_hyperloglog_of_many_elements_is_added_to_in_place() {
     (0..5000).for_each(|number| all.push_str(&format!(" element:{number}")));
     assert_eq!((client.run(&all), client.run("PFCOUNT all")), (":1".into(), count.clone()));
     assert_eq!(client.bytes(&[b"GET", b"all"]), client.bytes(&[b"GET", b"k"]));
-    // An element that changes nothing does not touch watches.
+    // Adding an element that does not change the HyperLogLog does not make a watching client's `EXEC` fail.
     client.run("WATCH k");
     Client::new(&keys).run("PFADD k element:1");
     client.run("MULTI");
@@ -463,7 +464,7 @@ fn what_has_expired_is_gone_for_good_and_its_memory_with_it() {
     let (counts, bytes) = (keys.counts(), pool.bytes_used());
     assert_eq!((counts.len(), counts[0].1.keys, counts[0].1.expiring), (1, 1, 1));
     assert!(counts[0].1.bytes < 32 << 10 && bytes <= 2 << 20, "{counts:?}, {bytes}");
-    // A clock that is put back revives no key.
+    // A key that has expired stays absent when the clock is put back.
     client.run("SET again 1 PX 100");
     client.now += 100;
     assert_eq!(client.run("GET again"), "$-1");
@@ -523,14 +524,14 @@ fn a_watched_key_that_has_changed_stops_the_transaction() {
         assert_eq!(client.run("SET b 2"), "+QUEUED");
         assert_eq!(client.run("EXEC"), expected, "{change}");
     }
-    // Expiry changes a key, too.
+    // The expiry of a watched key counts as a change.
     client.run("SET a 1 PX 1000");
     client.run("WATCH a");
     client.now += 1000;
     client.run("MULTI");
     client.run("SET b 2");
     assert_eq!(client.run("EXEC"), "*-1");
-    // Removing a key that had expired before does not change it.
+    // Removing a key that had already expired at `WATCH` does not count as a change.
     client.run("WATCH a");
     other.now = client.now;
     other.run("FLUSHDB");
@@ -587,7 +588,7 @@ fn a_scan_sees_every_key_that_stays() {
         if cursor == "0" {
             break;
         }
-        // The index grows during the scan.
+        // Adds keys, so that the index grows during the scan.
         for _ in 0..50 {
             others += 1;
             client.run(&format!("SET comes:{others} x"));

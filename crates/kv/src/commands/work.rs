@@ -17,13 +17,15 @@ use farpool_model::cast::usize_saturating;
 use farpool_model::limits::KV_STEP_WORK_MAX;
 use std::collections::HashMap;
 
-/// Work per argument in addition to its bytes. Reason for 256: about the time of one lookup.
+/// Work per argument, in bytes, in addition to the argument's own bytes. Reason for 256: reading as many bytes takes
+/// about as long as looking up one key.
 const ARGUMENT: usize = 256;
 
-/// Work per key of a command that visits all keys, and per field of a command that visits all fields of a hash.
+/// Work, in bytes, per key of a command that visits all keys, and per field of a command that visits all fields of a
+/// hash.
 const WALKED: usize = 64;
 
-/// Work of reading the registers of a HyperLogLog.
+/// Work, in bytes, of reading the registers of a HyperLogLog.
 const SKETCH: usize = 16 << 10;
 
 /// Maximum bytes of a condition that is parsed and evaluated within a step.
@@ -117,7 +119,7 @@ pub(crate) fn is_long_command(
     (space, now): (SpaceId, u64),
 ) -> bool {
     let work = match command.work {
-        // The replies of these commands are limited in short mode.
+        // The work of these commands is in their replies, whose size is limited in short mode.
         WorkBasis::Arguments | WorkBasis::Field | WorkBasis::StringInReply | WorkBasis::ValueInReply => {
             return false;
         }
@@ -153,7 +155,8 @@ impl<'b> WorkOfExec<'b> {
         WorkOfExec { sum: 0, largest: 0, has_large_hashes: false, grown, sizes }
     }
 
-    /// Adds the next command of the transaction. `space` is the space selected at that point.
+    /// Adds the work of the next command of the transaction. `space` is the space that is selected when this command is
+    /// executed.
     pub fn add(
         &mut self,
         command: &Command,
@@ -233,7 +236,8 @@ impl<'b> WorkOfExec<'b> {
         self.sum > KV_STEP_WORK_MAX || self.has_large_hashes
     }
 
-    /// Returns the estimated work of all commands except the one with most work, which has limits of its own.
+    /// Returns the estimated work of all commands together except the one with the most work, to which other limits
+    /// apply.
     pub fn beside_largest(&self) -> usize {
         self.sum - self.largest
     }

@@ -1,4 +1,5 @@
-//! Cuts compared with copies of a map, while keys change, move and expire.
+//! Tests of cuts (point-in-time views of the entries of a space): their contents are compared with copies of a map,
+//! while keys change, move in memory and expire.
 
 use super::*;
 use crate::resp::{Protocol, Replies};
@@ -27,7 +28,7 @@ fn run_at(mode: ExecutionMode, keys: &Keyspace, now: u64, args: &Args<'_>) -> Ve
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-/// Reads the strings of a cut; each key must occur once.
+/// Reads all strings of a cut, divided into parts of `parts` (entries, bytes). Asserts that each key occurs once.
 fn read(cut: &KeyCut, parts: (usize, usize)) -> Result<Model> {
     let mut all = Model::new();
     for part in cut.parts(parts.0, parts.1)? {
@@ -136,7 +137,7 @@ proptest! {
             prop_assert_eq!(&read(cut, (1000, 1 << 20)).unwrap(), then);
         }
         cuts.clear();
-        // Slots kept for the cut are freed.
+        // All memory is free after the keys and the cuts are gone, so no slot stays kept for a cut.
         run(&keys, now, &[b"FLUSHALL"]);
         while keys.tidy(now) {}
         prop_assert_eq!(pool.bytes_used(), 0);
@@ -157,7 +158,7 @@ fn a_cut_gives_way_where_memory_is_short() {
     };
     set(0);
     let cut = keys.cut(0, NOW);
-    // The slots kept for the cut leave no memory for all of these.
+    // Overwrites all keys twice, for which there is too little memory while the cut keeps the old entries.
     (1..3).for_each(set);
     assert_eq!(run(&keys, NOW, &[b"DBSIZE"]), b":4000\r\n");
     let error = read(&cut, (1000, 1 << 20)).unwrap_err();
@@ -179,7 +180,8 @@ fn every_key_is_seen_once_while_others_write() {
                 let mut round = 1_usize;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     round += 1;
-                    // At every moment, both keys of a pair have the same value, of varying size.
+                    // Each `MSET` sets both keys of a pair to the same value, of varying size, so that a cut must never
+                    // see them differ.
                     let value = vec![b'0' + (round % 10) as u8; round * 37 % 700 + 1];
                     let key = (round * 7 + writer * 1000) % 2000;
                     let (a, b) = (format!("a{key}"), format!("b{key}"));

@@ -56,7 +56,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All policies.
+    /// All policies, in the order of their numbers in log records.
     pub const ALL: [Policy; 8] = [
         Policy::NoEviction,
         Policy::AllKeysLru,
@@ -114,7 +114,7 @@ impl Policy {
 /// The properties of an entry on which its eviction score depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionFacts {
-    /// Stamp in the entry's header.
+    /// Stamp (record of use) in the entry's header.
     pub stamp: Stamp,
     /// Expiry in milliseconds since the epoch; `None` if the key does not expire.
     pub expiry: Option<u64>,
@@ -132,7 +132,7 @@ struct Candidate<K> {
 /// State by which the policy measures the use of entries.
 #[derive(Clone, Debug)]
 enum UseTracker {
-    /// Nothing, because the policy chooses keys regardless of their use.
+    /// Use is not measured, because the policy chooses keys regardless of it.
     None,
     Use(UseClock),
     Count(CountClock),
@@ -144,7 +144,7 @@ enum UseTracker {
 pub struct Evictor<K> {
     policy: Policy,
     clock: UseTracker,
-    /// The pool of candidates by ascending score; the last is evicted first.
+    /// The candidates for eviction by ascending score; the last is evicted first.
     candidates: Vec<Candidate<K>>,
 }
 
@@ -188,7 +188,7 @@ impl<K: Copy + PartialEq> Evictor<K> {
         }
     }
 
-    /// Advances the clock to `now`.
+    /// Advances the clock, by which stamps record the use of entries, to `now`.
     pub fn pass(&mut self, now: u64) {
         match &mut self.clock {
             UseTracker::None => {}

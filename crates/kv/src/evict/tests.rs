@@ -1,4 +1,5 @@
-//! Hit rates compared with exact LRU and LFU, and the choices of each policy.
+//! Tests of eviction: hit rates compared with caches that evict exactly the least recently or least frequently used
+//! key, and the keys that each policy chooses.
 
 use super::*;
 use std::collections::{BTreeSet, HashMap};
@@ -40,7 +41,7 @@ impl Zipf {
     }
 }
 
-/// A cache that inserts a key on a miss.
+/// A cache of limited size that inserts a key when it is not found, evicting another.
 trait Cache {
     /// Uses a key; returns whether it was a hit.
     fn use_key(&mut self, key: u64, now: u64) -> bool;
@@ -51,7 +52,7 @@ struct Entry {
     facts: EvictionFacts,
 }
 
-/// A cache with a limited number of entries, evicted as in a shard.
+/// A cache with a limited number of entries that uses an [`Evictor`] as a shard of the key-value store does.
 struct Evicting {
     evictor: Evictor<u64>,
     capacity: usize,
@@ -142,7 +143,7 @@ impl Cache for Evicting {
     }
 }
 
-/// A cache with an exact order of all entries: the lowest rank is evicted.
+/// The reference cache: keeps an exact order of all entries and evicts the entry with the lowest rank.
 struct Ordered {
     capacity: usize,
     ranks: HashMap<u64, (u64, u64)>,
@@ -212,7 +213,7 @@ fn what_is_old_stays_old_however_long_that_is() {
         let mut cache = Evicting::new(Policy::AllKeysLru, 1000);
         cache.sweeps = sweeps;
         assert!((0..1000).all(|key| !cache.use_key(key, NOW)));
-        // Some stay unused for more turns than ticks can represent.
+        // Half of the keys stay unused for longer than the clock of stamps can represent.
         for time in 0..400_000 {
             assert!(cache.use_key(500 + time % 500, NOW + time));
         }
@@ -226,7 +227,7 @@ fn it_is_known_how_long_entries_were_not_used() {
     let mut evictor = Evictor::<u64>::new(Policy::AllKeysLru, NOW);
     let stamp = evictor.written(1_000_000, NOW);
     assert_eq!(evictor.idle_seconds(stamp, NOW), Some(0));
-    // Nothing else is used for an hour.
+    // An hour passes without any use.
     (1..3600).for_each(|second| evictor.pass(NOW + second * 1000));
     let idle = evictor.idle_seconds(stamp, NOW + 3_600_000).unwrap();
     assert!((3300..=3600).contains(&idle), "{idle}");
@@ -247,7 +248,8 @@ fn counters_grow_ever_slower_and_decay_with_time() {
             counters.push(evictor.frequency(stamp).unwrap());
         }
     }
-    // The values in Redis' documentation for a factor of 10, within chance: 10, 18, 142, 255.
+    // After 100, 1,000, 100,000 and 1,000,000 uses, the counter must be near the values in Redis' documentation for a
+    // `lfu-log-factor` of 10: 10, 18, 142, 255.
     assert_eq!(counters[0], 6);
     assert!((8..=12).contains(&counters[1]) && (15..=23).contains(&counters[2]), "{counters:?}");
     assert!((125..=160).contains(&counters[3]) && counters[4] == 255, "{counters:?}");
@@ -255,7 +257,8 @@ fn counters_grow_ever_slower_and_decay_with_time() {
         evictor.pass(NOW + minutes * 60_000 + 1);
         assert_eq!(evictor.frequency(stamp), Some(255 - minutes as u8));
     }
-    // Without sweeps the clock stands still, as ages would wrap around otherwise.
+    // The counter no longer decays, because the clock stands still when no sweep corrects stamps; ages would wrap
+    // around otherwise.
     assert!(evictor.sweep_due(100) >= 100);
     evictor.pass(NOW + 100 * 60_000);
     assert_eq!(evictor.frequency(stamp), Some(251));
@@ -305,7 +308,7 @@ fn candidates_that_are_gone_or_were_used_are_passed_over() {
     let old: Vec<Stamp> = (0..4).map(|_| evictor.written(1, NOW)).collect();
     let now = evictor.written(1, NOW);
     assert!((0..4).all(|key| evictor.offer(key, facts(old[key], None))));
-    // An entry that is offered twice is in the pool once.
+    // Offering an entry a second time does not add a second candidate.
     evictor.offer(2, facts(old[2], None));
     let taken: Vec<usize> = std::iter::from_fn(|| {
         evictor.take(|key| match key {

@@ -1,11 +1,12 @@
-//! Displacement (cuckoo moves): frees a slot in a full bucket by moving entries to their other buckets, along the
-//! shortest path to a free slot, found breadth first as in libcuckoo (Li et al., EuroSys 2014, section 4.3).
+//! Displacement in the hash index, a cuckoo hash table in which each entry may be in either of two buckets: frees a
+//! slot in a full bucket by moving entries to their other buckets, along the shortest path to a free slot, found
+//! breadth first as in libcuckoo (Li et al., EuroSys 2014, section 4.3).
 
 use super::Index;
 use super::bucket::{BucketSlot, KeyHash, SLOTS};
 use crate::slab::EntryAddress;
 
-/// Maximum number of entries moved to make room for one.
+/// Maximum number of entries that are moved to free a slot for one entry.
 const MOVES: usize = 5;
 
 /// Maximum number of buckets per search whose entries are considered for a move; the search reads at most seven times

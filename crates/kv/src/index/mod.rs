@@ -62,8 +62,8 @@ const CATCH_UP_BUCKETS: usize = 16;
 /// more stashed entries have the same home bucket, the bucket's summary keeps all its routes.
 const LOOKED_AT: usize = 64;
 
-/// The hash index of a space, from key hashes to entry addresses; see the module documentation. The index stores no
-/// keys: callers pass the hash of a key, which must depend on the key alone, and compare keys themselves.
+/// The hash index of a space, from key hashes to entry addresses. The index stores no keys: callers pass the hash of a
+/// key, which must depend on the key alone, and compare keys themselves.
 pub struct Index {
     table: BucketTable,
     stash: Stash,
@@ -308,7 +308,7 @@ impl Index {
         }
     }
 
-    /// Puts an entry into the stash.
+    /// Puts an entry, for which both buckets of its key are full, into the stash.
     ///
     /// # Errors
     /// Errors of the pool when a large stash needs more memory; nothing is changed then.

@@ -1,4 +1,5 @@
-//! Growth and shrinking by one bucket: growing splits a bucket in two, shrinking merges two buckets into one.
+//! Growth and shrinking of the hash index (a cuckoo hash table) by one bucket at a time: growing splits a bucket in
+//! two, shrinking merges two buckets into one.
 //!
 //! In plain linear hashing, the buckets that have been split already are half as full as the others. Here an entry can
 //! be in either of two buckets, which evens this out, so that the load (the part of the slots in use) can be the same
@@ -77,8 +78,8 @@ impl Index {
         Ok(())
     }
 
-    /// Removes routes that a split has made obsolete: from the summaries of the two halves, and from those of buckets
-    /// whose entries are away in the halves.
+    /// After a bucket was split into `halves`, removes routes that no entry uses any more: from the summaries of the
+    /// two halves, and from those of the home buckets of entries that are stored away from home in the halves.
     fn forget_after_split(&mut self, whole: &Bucket, halves: [usize; 2]) {
         for half in halves {
             for route in whole.summary.routes() {
@@ -111,8 +112,8 @@ impl Index {
         true
     }
 
-    /// Moves an entry out of `from`, which is to be merged with `beside`, to a third bucket; returns whether one had a
-    /// free slot.
+    /// Moves an entry out of the bucket `from`, which is to be merged with the bucket `beside`, into any third bucket
+    /// that the entry may be in; returns false if these buckets are full.
     fn send_away(&mut self, from: usize, beside: usize) -> bool {
         let bucket = self.table.read(from);
         for (i, slot) in bucket.slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {

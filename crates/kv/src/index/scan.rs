@@ -1,4 +1,5 @@
-//! Scans in steps, whose whole state is the cursor that the client sends; and random entries.
+//! Scans of the hash index of a space, as for `SCAN`: the entries are returned bucket by bucket in several calls,
+//! between which the only state is a cursor, which the client sends with the next call. Also choosing a random entry.
 
 use super::Index;
 use super::bucket::SLOTS;
@@ -81,7 +82,7 @@ impl Index {
         places.next().or_else(|| self.stash.any(random))
     }
 
-    /// Returns the address in a slot; `None` if the slot is free.
+    /// Returns the address of the entry in a slot of a bucket; `None` if the slot is free.
     fn place_in(&self, bucket: usize, slot: usize) -> Option<EntryAddress> {
         let slot = self.table.get(bucket).slot(slot);
         (!slot.is_empty()).then(|| slot.place())

@@ -46,7 +46,7 @@ impl Stashed {
 #[derive(Debug, Default)]
 pub struct Stash {
     entries: BTreeSet<Stashed>,
-    /// The entry that displacement was tried for last.
+    /// The stashed entry that displacement was last tried for (to move it into a bucket).
     turn: Option<Stashed>,
     /// Number of entries for which displacement was tried since a slot may have become free.
     stuck: usize,

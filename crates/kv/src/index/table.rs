@@ -30,7 +30,7 @@ const PARTS_SHIFT: u32 = 3;
 /// 80 stashed entries.
 const BESIDE_BYTES: usize = 4096;
 
-/// The array of buckets; see the module documentation.
+/// The array of buckets of a hash index, which grows and shrinks at its end by one bucket at a time.
 pub struct BucketTable {
     pool: Arc<Pool>,
     tenant: TenantName,
@@ -82,7 +82,8 @@ impl BucketTable {
         (if wide < self.buckets as u64 { wide } else { narrow }) as usize
     }
 
-    /// Returns a mask of the bits of bucket numbers that are known for a bucket; see the module documentation.
+    /// Returns a mask of the *known* bits of a bucket: those low bits in which all bucket numbers that select the
+    /// bucket agree.
     pub fn known(&self, bucket: usize) -> u64 {
         let low = self.low_mask();
         let is_split = bucket as u64 > low || (bucket as u64 + low + 1) < self.buckets as u64;
@@ -164,7 +165,8 @@ impl BucketTable {
         }
     }
 
-    /// Allocates pool memory until at least `bytes` bytes account for the stash.
+    /// Allocates (unused) pool memory until at least `bytes` bytes account for the stash, whose own memory is not in
+    /// the pool, so that the limits of the pool cover the stash.
     ///
     /// # Errors
     /// Errors of [`BucketTable::push`].

@@ -1,4 +1,5 @@
-//! The index compared with a map of the standard library, and its guarantees about memory, errors and scans.
+//! Tests of the hash index of a space: its contents compared with a map of the standard library, and its guarantees
+//! about memory, errors and scans.
 
 use super::bucket::SLOTS;
 use super::{Index, IndexOrder, IndexOrders, KeyHasher};
@@ -17,7 +18,7 @@ struct World {
     index: Index,
     hash: fn(u64) -> u64,
     map: HashMap<u64, EntryAddress>,
-    /// The key of every place ever used.
+    /// The key by the number of the entry's address, for all addresses ever used.
     keys: Vec<u64>,
 }
 
@@ -37,7 +38,7 @@ impl World {
         EntryAddress::from_bits(self.keys.len() as u64 - 1)
     }
 
-    /// Returns the hash function to pass to the index.
+    /// Returns the hash function of keys in the form that the index expects: before the index's own permutation.
     fn given(&self) -> impl Fn(u64) -> u64 + use<> {
         let (hash, order) = (self.hash, self.index.order);
         move |key| order.inverse(hash(key))
@@ -81,7 +82,7 @@ impl World {
         self.index.len() as f64 / self.index.slots() as f64
     }
 
-    /// Returns the result of a scan without concurrent changes.
+    /// Returns the addresses that a scan returns if the index does not change meanwhile.
     fn scan(&self) -> Vec<EntryAddress> {
         let (mut out, mut cursor, hash) = (Vec::new(), 0, self.given());
         loop {
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// Checks the entries and the invariants of the module.
+    /// Checks that the index has exactly the entries of the map, and the invariants in the documentation of the module.
     fn check(&self) {
         assert_eq!(self.index.len(), self.map.len());
         for (&key, &place) in &self.map {
@@ -173,7 +174,8 @@ fn run(hash: fn(u64) -> u64, steps: Vec<Step>) {
         if let Err(error) = world.put(key) {
             assert_eq!(error.kind, ErrorKind::OverLimit);
             if !refusing.0.load(Ordering::Relaxed) {
-                // An earlier allocation failed, so the table has to catch up.
+                // Memory is available again, but the table is too full because an earlier allocation failed. Background
+                // work lets it grow, and the insert then succeeds.
                 world.settle();
                 world.put(key).unwrap();
             }
@@ -219,7 +221,8 @@ proptest! {
         run(of_a_scan, steps);
     }
 
-    /// Keys that stay are returned although the table is resized and entries are displaced during the scan.
+    /// Checks that a scan returns all keys that are present throughout, although the table is resized and entries are
+    /// displaced between its steps.
     #[test]
     fn a_scan_returns_what_stays(
         stay in 0..600u64,
@@ -281,7 +284,7 @@ fn a_full_table_is_full_at_any_size() {
             assert!(world.index.len() as f64 / slots as f64 > 0.9 * 8.0 / 9.0, "{:?}", world.index);
         }
     }
-    // Inserts alone kept it full; little background work is left.
+    // Inserts alone have kept the table at its target load: few entries are left in the stash for background work.
     assert!(world.index.stash.len() < 20, "{:?}", world.index);
     world.settle();
     assert_eq!(world.index.stash.len(), 0);
@@ -306,7 +309,7 @@ fn memory_follows_what_lives() {
     let mut world = World::new(8, good);
     (0..100_000).for_each(|key| world.put(key).unwrap());
     (1_000..100_000).for_each(|key| world.remove(key));
-    // Removals alone kept it dense.
+    // The table has shrunk during the removals, without background work.
     assert!(world.load() > 0.6, "{:?}", world.index);
     world.settle();
     assert!(world.index.usage() < 1_000 * 64 / SLOTS * 10 / 6 * 9 / 8 + 256, "{}", world.index.usage());
@@ -320,7 +323,8 @@ fn memory_follows_what_lives() {
 fn keys_that_all_collide_are_taken() {
     let mut world = World::new(4, |_| 12345);
     (0..2_000).for_each(|key| world.put(key).unwrap());
-    // It grows only while it is half full, and the stash is charged to the pool.
+    // The table does not grow further when it is less than half full; the remaining entries are in the stash, whose
+    // memory is charged to the pool.
     let (slots, usage) = (world.index.slots(), world.index.usage());
     assert!(slots < 2_000 * 2 + SLOTS, "{:?}", world.index);
     assert!((32 * 2_000..100 * 2_000).contains(&usage), "{usage} bytes: {:?}", world.index);
@@ -365,7 +369,7 @@ fn every_index_has_an_order_of_its_own() {
     let emptied = all[0].next();
     all.push(emptied);
     for (at, first) in all.iter().enumerate() {
-        // Keys in a 64th of the first index's buckets are spread over all buckets of the second.
+        // The keys of one 64th of the buckets of one index must be spread over all buckets of another.
         let of_scan: Vec<u64> = hashes.iter().copied().filter(|hash| first.of(*hash) % 64 == 5).collect();
         for second in &all[at + 1..] {
             let mut counts = [0usize; 16];
@@ -446,7 +450,7 @@ fn a_table_for_keys_that_are_expected_does_not_grow_again() {
     }
     assert_eq!(world.index.usage(), before);
     assert!((0..50_000).all(|key| world.find(key).is_some()));
-    // Limited by the pool's memory.
+    // A request for more than the pool's memory grows the table as far as possible and does not fail.
     let hash = world.given();
     world.index.expect(usize::MAX, |place| hash(world.keys[place.to_bits() as usize]));
     assert!(world.find(7).is_some());

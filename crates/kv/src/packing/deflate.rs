@@ -1,4 +1,5 @@
-//! DEFLATE. Each thread keeps the state of the library, because it is large.
+//! Compression of values by DEFLATE. Each thread keeps the state of the library for its next call, because the state is
+//! large.
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use std::cell::RefCell;

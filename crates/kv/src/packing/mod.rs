@@ -33,14 +33,14 @@ const LZ4_DICTIONARY_BYTES: usize = 4 << 10;
 /// Minimum bytes of a dictionary, below which it would be useless.
 const DICTIONARY_BYTES_LEAST: usize = 64;
 
-/// A codec for values.
+/// A codec (compression algorithm) for the values of a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// LZ4, with a dictionary.
+    /// LZ4, with a dictionary of sample values.
     Lz4,
-    /// DEFLATE: smallest for long values, slowest.
+    /// DEFLATE: gives the fewest bytes for long values, and takes the most time.
     Deflate,
-    /// FSST: fastest for short values.
+    /// FSST: takes the least time for short values.
     Fsst,
 }
 
@@ -142,7 +142,7 @@ impl Packer {
     pub(crate) fn cost(&self, bytes: usize) -> usize {
         match self.compression {
             Compression::Lz4 | Compression::Fsst => 4 * bytes + 256,
-            // DEFLATE builds tables for each value before it decompresses.
+            // DEFLATE's decoder builds tables for each value, which takes as long as copying 32 KiB.
             Compression::Deflate => 8 * bytes + (32 << 10),
         }
     }

@@ -22,7 +22,7 @@ const PACKERS: usize = 256;
 
 const _: () = assert!(KV_PACKED_BYTES_MAX <= u16::MAX as usize);
 
-/// The packers of a table.
+/// The packers (compressors with dictionaries) of a table, by number.
 #[derive(Default)]
 pub(crate) struct Packers {
     /// The packer for new values; `number` is its number, given when it has packed a value.
@@ -45,7 +45,7 @@ pub(crate) struct PackedValue {
 }
 
 impl Packers {
-    /// Returns the packer for new values; `None` if they are not compressed.
+    /// Returns the packer (compressor) for new values; `None` if they are not compressed.
     pub fn current(&self) -> Option<&Arc<Packer>> {
         self.current.as_ref()
     }
@@ -108,8 +108,8 @@ impl Packers {
         Some(PackedValue { bytes, room })
     }
 
-    /// Takes back a result of [`Packers::pack`], whose buffer is reused; `is_put` says whether it was stored in an
-    /// entry.
+    /// Takes back the buffer of a result of [`Packers::pack`]. `is_put` says whether the value was stored in an entry,
+    /// which is then counted.
     pub fn packed(&mut self, packed: PackedValue, is_put: bool) {
         if let Some(number) = packed.bytes.first().filter(|_| is_put) {
             self.entries[usize::from(*number)] += 1;
@@ -153,7 +153,7 @@ impl Packers {
 }
 
 impl Unpackers {
-    /// Returns whether two handles refer to the same packers.
+    /// Returns whether this handle and `other` refer to the same list of packers.
     pub fn is(&self, other: &Unpackers) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -8,10 +8,10 @@ use fsst::{Compressor, ESCAPE_CODE};
 /// Bytes of the pieces into which a sample is divided for training; about the length of values.
 const LINE_BYTES: usize = 256;
 
-/// Number of codes that one iteration of the decoder decodes.
+/// Number of codes that are decoded per iteration of the decoder.
 const CODES: usize = 8;
 
-/// A symbol table.
+/// A symbol table of FSST: up to 255 frequent symbols, each with a code of one byte.
 pub(super) struct Symbols {
     compressor: Compressor,
     /// Symbol of each code, padded to eight bytes; `lengths` has its length.
@@ -75,7 +75,7 @@ impl Symbols {
 }
 
 fn has_escape(codes: &[u8; CODES]) -> bool {
-    // The escape is 0xff, so exactly its complement is a zero byte.
+    // Finds an escape code, 0xff, among eight codes: only the complement of 0xff is a zero byte.
     let zero = !u64::from_le_bytes(*codes);
     zero.wrapping_sub(0x0101_0101_0101_0101) & !zero & 0x8080_8080_8080_8080 != 0
 }

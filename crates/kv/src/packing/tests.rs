@@ -1,4 +1,5 @@
-//! Compressed spaces compared with a plain one: commands have the same replies, and records give the same keys.
+//! Tests of value compression: spaces with each codec are compared with one without. Commands must have the same
+//! replies, and replaying log records must give the same keys.
 
 use super::{Compression, Packer};
 use crate::cut::ReadEntry;
@@ -14,7 +15,8 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Codecs and prefixes; all prefixes have the same length.
+/// The spaces of the tests, by codec (also the name of the space) and key prefix. All prefixes have the same length, so
+/// that entries have the same sizes.
 const SPACES: [(&str, &str); 4] = [("none", "n:"), ("lz4", "l:"), ("deflate", "d:"), ("fsst", "f:")];
 
 #[derive(Clone, Default)]
@@ -58,7 +60,7 @@ fn space_id(keys: &Keyspace, codec: &str) -> u32 {
     keys.spaces().named(&format!("of_{codec}")).unwrap().id
 }
 
-/// Returns a realistic value of about `bytes` bytes.
+/// Returns a realistic, compressible value (a web session) of about `bytes` bytes.
 fn session(number: usize, bytes: usize) -> Vec<u8> {
     let mut text =
         format!("{{\"session_id\":\"{:016x}\",\"cart\":[", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -105,7 +107,7 @@ fn strings(keys: &Arc<Keyspace>, now: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
             let mut each = |entry: ReadEntry<'_>| {
                 (entries, bytes) = (entries + 1, bytes + entry.value().len());
                 let mut value = entry.string().map_or_else(|| b"a hash".to_vec(), <[u8]>::to_vec);
-                // The count that `PFCOUNT` caches is not recorded.
+                // Clears the cardinality that `PFCOUNT` caches in a HyperLogLog, because the log does not record it.
                 if let Some(count) = value.get_mut(8..16).filter(|_| entry.value().starts_with(b"HYLL")) {
                     count.fill(0);
                 }
@@ -203,7 +205,7 @@ fn check_records(keys: &Arc<Keyspace>, kept: &RecordingJournal, now: u64) {
     while keys.walk(&mut walk, &of_walk).unwrap() {}
     let mut replay = Replay::default();
     of_walk.0.lock().iter().for_each(|record| replay.apply(&walked, record).unwrap());
-    // Records may be applied twice.
+    // Applies all records on top of the walk, which has the effects of some of them already.
     kept.0.lock().iter().for_each(|record| replay.apply(&walked, record).unwrap());
     assert_same(&strings(&walked, now), &expected);
     for again in [&replayed, &walked] {
@@ -232,7 +234,7 @@ proptest! {
                 let line = in_space(&line, prefix);
                 run(&keys, now, &line.iter().map(|argument| &**argument).collect::<Vec<_>>())
             });
-            // Tables of fields have no defined order.
+            // Sorted, because the fields of a hash have no defined order.
             if line[0] == b"HGETALL" {
                 replies.iter_mut().for_each(|reply| reply.sort_unstable());
             }
@@ -265,7 +267,7 @@ proptest! {
                 let mut plain = vec![0xee; value.len()];
                 packer.unpack(&out[6..], &mut plain).unwrap();
                 prop_assert_eq!(&plain, value);
-                // A length other than the true one.
+                // Unpacking fails if the buffer has another length than the plain value.
                 packer.unpack(&out[6..], &mut vec![0; value.len() + 1]).unwrap_err();
                 packer.unpack(&out[6..], &mut vec![0; value.len() - 1]).unwrap_err();
                 packer.unpack(&out[6..out.len() - 1], &mut plain).ok();
@@ -297,7 +299,7 @@ fn entries_take_less_memory_and_noise_stays_as_it_is() {
         );
         assert_eq!(packed[0], 0);
     }
-    // A few are part of the dictionary themselves.
+    // A few values of noise are packed, because they are part of the dictionary themselves.
     let (taken, packed) = bytes_of(&|number| noise(number, 300));
     assert!(packed.iter().all(|packed| *packed <= 16), "{packed:?}");
     assert!(taken.iter().all(|bytes| bytes.abs_diff(taken[0]) <= taken[0] / 8), "{taken:?}");
@@ -322,7 +324,8 @@ fn the_first_values_make_a_dictionary_and_are_packed_with_it() {
     while keys.tidy(NOW) {}
     assert_eq!(["lz4", "deflate", "fsst"].map(dictionary), [0; 3]);
     assert_eq!(packed(&keys, "fsst"), 0);
-    // Values too short for a sample, also in spaces that come before the others.
+    // Spaces whose values are together too short for a dictionary, some of which come before the others in the order of
+    // prefixes.
     for name in ["s1", "s2", "s3", "s4", "s5", "s6"] {
         run(&keys, NOW, &[b"FP.SPACE", b"CREATE", name.as_bytes(), b"COMPRESSION", b"fsst"]);
         (0..300).for_each(|number| {
@@ -332,16 +335,17 @@ fn the_first_values_make_a_dictionary_and_are_packed_with_it() {
     while keys.tidy(NOW) {}
     let before = keys.uses().bytes;
     (200..300).for_each(set);
-    // The first space to be tried depends on the time.
+    // Maintenance at several times, because the space for which it first tries to train a dictionary depends on the
+    // time.
     (0..8).for_each(|tick| while keys.tidy(NOW + tick * 100) {});
     assert_eq!(keys.spaces().packer(keys.spaces().named("s1").unwrap().id).unwrap().dictionary(), b"");
     while keys.tidy(NOW) {}
     let spaces = keys.spaces();
     assert!(dictionary("lz4") == 4096 && dictionary("fsst") > 8192 && dictionary("deflate") == 0);
     assert_eq!(["lz4", "fsst"].map(|codec| packed(&keys, codec)), [300; 2]);
-    // The tenant is charged for the dictionaries.
+    // The memory of the dictionaries counts as memory of the tenant's keys.
     assert!(keys.uses().bytes > before + (200 << 10), "{} {before}", keys.uses().bytes);
-    // Other spaces come and go; dictionaries stay, also across a restart.
+    // Dictionaries stay when other spaces are created and dropped, and when the log is replayed, as at a restart.
     run(&keys, NOW, &[b"FP.SPACE", b"CREATE", b"more", b"COMPRESSION", b"fsst"]);
     assert!(Arc::ptr_eq(keys.spaces().named("of_lz4").unwrap(), spaces.named("of_lz4").unwrap()));
     assert!(dictionary("lz4") == 4096 && dictionary("fsst") > 8192);
@@ -375,7 +379,7 @@ fn a_cut_reads_what_was_packed_while_values_change_and_packers_do() {
             };
         }
     }
-    // A new dictionary, with which no entry of the cut can be read.
+    // Sets a new dictionary, with which no entry of the cut (point-in-time view) could be decompressed correctly.
     for (codec, _) in SPACES {
         let id = space_id(&keys, codec);
         keys.apply_dictionary(id, &session(9, 5000));

@@ -18,11 +18,11 @@ use std::sync::Arc;
 /// Minimum number of values of a space for which a dictionary is trained.
 const VALUES: usize = 256;
 
-/// A sample must fill at least 1/4 of the dictionary, because a dictionary of a few short values would not suit later
-/// values.
+/// Divisor: a sample must fill at least 1/4 of the maximum size of a dictionary, because a dictionary of a few short
+/// values would not suit later values.
 const PART_LEAST: usize = 4;
 
-/// Maximum number of spaces that are tried in one step.
+/// Maximum number of spaces per step for which a dictionary is tried to be trained.
 const TRIES: usize = 4;
 
 /// Maximum bytes that one value contributes to a dictionary, so that a dictionary consists of several values.

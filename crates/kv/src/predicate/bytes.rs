@@ -1,4 +1,5 @@
-//! Conditions on bytes at an offset in a value, such as `u32@4 > 7`.
+//! Conditions on bytes at an offset in the value of an entry, such as `u32@4 > 7` (in `FP.SCAN`, for spaces without a
+//! schema).
 //!
 //! Numbers of all types are mapped to unsigned integers in the same order. A comparison with a constant then becomes a
 //! range of integers that pass.
@@ -122,7 +123,7 @@ pub(crate) struct NumberRange {
     is_inverted: bool,
 }
 
-/// An empty range.
+/// First and last number of an empty range: the first is greater than the last.
 const EMPTY: (u64, u64) = (1, 0);
 
 impl NumberRange {
@@ -149,7 +150,7 @@ impl NumberRange {
             CompareOp::GtEq => (if is_exact { floor } else { above }, max),
         };
         let (low, high) = (low.max(min), high.min(max));
-        // The minimum of the type is mapped to 0.
+        // Maps numbers to unsigned integers by subtracting the minimum of the type.
         let range = if low > high { EMPTY } else { ((low - min) as u64, (high - min) as u64) };
         NumberRange::new(number_type, range, op == CompareOp::NotEq)
     }
@@ -189,7 +190,7 @@ impl NumberRange {
         NumberRange::new(NumberType::U8, range, false)
     }
 
-    /// Returns the range of all numbers that do not pass.
+    /// Returns the complement: the range of all numbers that are not in this range.
     pub(crate) fn inverted(self) -> Self {
         NumberRange { is_inverted: !self.is_inverted, ..self }
     }

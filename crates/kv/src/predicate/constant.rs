@@ -1,4 +1,5 @@
-//! Converts constants of a condition to values of the types that they are compared with.
+//! Converts constants in the text of a condition (such as `30` in `age > 30`) to values of the type of the column that
+//! they are compared with.
 
 use arrow_schema::{DataType, TimeUnit};
 
@@ -18,7 +19,7 @@ impl ScaledNumber {
         ScaledNumber { floor, is_exact: true }
     }
 
-    /// Divides by a positive number.
+    /// Returns the quotient of two integers, of which the divisor is positive.
     fn of_quotient(dividend: i128, divisor: i128) -> Self {
         ScaledNumber { floor: dividend.div_euclid(divisor), is_exact: dividend.rem_euclid(divisor) == 0 }
     }
@@ -40,7 +41,7 @@ pub(super) fn units(text: &str, is_negative: bool, scale: i8) -> Option<ScaledNu
     }
     let number: i128 = digits.parse().ok()?;
     let number = if is_negative { -number } else { number };
-    // An exponent out of range is clamped.
+    // An exponent out of range is clamped to a value that is still out of the range of all types.
     let exponent: i64 =
         exponent.parse().unwrap_or(if exponent.starts_with('-') { -1 << 40 } else { 1 << 40 });
     let shift = exponent.clamp(-1 << 40, 1 << 40) - fraction.len() as i64 + i64::from(scale);
@@ -93,7 +94,8 @@ fn digits(text: &str, count: std::ops::RangeInclusive<usize>) -> Option<i64> {
     text.parse().ok().filter(|_| is_number)
 }
 
-/// Returns the days since 1970-01-01 (Howard Hinnant's algorithm).
+/// Parses a date, `1998-09-02`; returns the days since 1970-01-01 (Howard Hinnant's algorithm), or `None` for an
+/// invalid date.
 fn days(text: &str) -> Option<i64> {
     let mut parts = text.split('-');
     let (year, month, day) =

@@ -1,17 +1,18 @@
-//! The lexer of conditions: words, constants and signs.
+//! The lexer of conditions on entries, such as `age > 30` in `FP.SCAN`: splits the text into words, constants and
+//! operator signs.
 
 use super::{ParseError, Parsed};
 
-/// A token of the text.
+/// A token of the text of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
-    /// A name, or a keyword.
+    /// An unquoted name (of a column, or of a type such as `u32`), or a keyword.
     Word(&'a str),
-    /// A name in double quotes, unquoted.
+    /// A name in double quotes, here without the quotes.
     Name(String),
-    /// A string in single quotes, unquoted.
+    /// A string in single quotes, here without the quotes.
     Text(String),
-    /// Bytes in hexadecimal digits.
+    /// Bytes written as hexadecimal digits, as in `x'00ff'`.
     Hex(Vec<u8>),
     /// Digits, optionally with a point and an exponent.
     Number(&'a str),
@@ -34,7 +35,8 @@ impl Token<'_> {
     }
 }
 
-/// Signs; longer ones come before their prefixes.
+/// Operator signs and punctuation. A longer sign comes before the signs that are its prefixes, because the first match
+/// is taken.
 const SIGNS: &[&str] = &[
     "!~*", "!~", "~*", "~", "<=", ">=", "<>", "!=", "==", "<", ">", "=", "(", ")", "[", "]", ",", ":", "@",
     "-", "+",

@@ -44,9 +44,9 @@ pub enum Predicate {
     Columns(Expr),
     /// A condition on bytes of the value.
     Bytes(ByteCondition),
-    /// All of at least two parts hold; those on bytes come first.
+    /// AND of two or more conditions; conditions on bytes come first.
     All(Vec<Predicate>),
-    /// One of at least two parts holds.
+    /// OR of two or more conditions.
     Any(Vec<Predicate>),
 }
 

@@ -1,5 +1,5 @@
-//! The parser of conditions, by recursive descent. Nesting of parentheses is limited, because it determines the depth
-//! of the recursion.
+//! The parser of conditions on entries, such as `age > 30 and name like 'A%'` in `FP.SCAN`, by recursive descent.
+//! Nesting of parentheses is limited, because it determines the depth of the recursion.
 
 use super::bytes::NumberType;
 use super::lexer::{Lexer, Token};
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str, schema: &Schema, is_plain: bool) -> Parsed<Predi
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    /// The next token, and its byte offset.
+    /// The next token. The next field is its byte offset in the text.
     token: Token<'a>,
     at: usize,
     columns: Columns<'a>,
@@ -77,7 +77,8 @@ impl<'a> Parser<'a> {
         if self.sign(sign)? { Ok(()) } else { Err(self.unexpected(sign)) }
     }
 
-    /// Counts a condition or a constant of a list towards the limit.
+    /// Counts a condition, or a constant of an IN list, towards the limit on their number; fails if the limit is
+    /// exceeded.
     fn count(&mut self) -> Parsed<()> {
         self.nodes += 1;
         if self.nodes <= KV_PREDICATE_NODES_MAX {
@@ -214,7 +215,7 @@ impl<'a> Parser<'a> {
         Ok(Some(op))
     }
 
-    /// Converts a column or a constant to a condition.
+    /// Converts an operand that stands alone, a boolean column or `true` or `false`, to a condition.
     fn bare(&self, operand: &Operand, start: usize, is_negated: bool) -> Parsed<Predicate> {
         let expected = "a comparison, in, between, like, ~ or is null";
         match operand {
@@ -251,7 +252,8 @@ impl<'a> Parser<'a> {
         self.columns.column(word, false, start).map(Operand::Column)
     }
 
-    /// Parses `@0` after the name of a type.
+    /// Parses the offset after the name of a number type, as `@0` in `u32@0`; returns the operand, a number at this
+    /// offset of the value.
     fn number_at(&mut self, name: &str, start: usize) -> Parsed<Operand> {
         let number_type = NumberType::of_name(&name.to_ascii_lowercase()).ok_or_else(|| {
             ParseError::new(start, format!("{} is no type of a number in a value", brief(name)))
@@ -266,7 +268,7 @@ impl<'a> Parser<'a> {
         Ok(Operand::Number(number_type, offset))
     }
 
-    /// Parses `[4:8]` after `bytes`.
+    /// Parses the bounds after `bytes`, as in `bytes[4:8]`; returns the operand, a range of bytes of the value.
     fn slice(&mut self) -> Parsed<Operand> {
         self.advance()?;
         let start = self.offset()?;
@@ -317,7 +319,7 @@ impl<'a> Parser<'a> {
         Ok(constant)
     }
 
-    /// Parses `(…, …)` after `in`.
+    /// Parses the list of constants in parentheses after `in`; returns the condition that `left` equals one of them.
     fn listed(&mut self, left: &Operand, is_negated: bool) -> Parsed<Predicate> {
         self.expect("(")?;
         let (mut literals, mut parts) = (Vec::new(), Vec::new());
@@ -345,7 +347,7 @@ impl<'a> Parser<'a> {
         Ok(negated(Expr::InList(Box::new(Expr::Column(*column)), literals), is_negated))
     }
 
-    /// Parses the pattern of a match.
+    /// Parses the pattern of a match (LIKE, `~`); returns the condition.
     fn matched(
         &mut self,
         left: &Operand,

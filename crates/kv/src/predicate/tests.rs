@@ -1,4 +1,5 @@
-//! Conditions compared with a naive evaluator, texts of errors, and random text.
+//! Tests of the language of conditions (`FP.SCAN`): conditions compared with a simple evaluator, the texts of errors,
+//! and parsing of random text.
 
 use super::*;
 use farpool_model::{CompareOp, Literal, Pattern, Value};
@@ -28,7 +29,7 @@ fn users() -> Schema {
     ])
 }
 
-/// Returns the condition as an expression over [`users`], in SQL.
+/// Parses a condition on the columns of [`users`]; returns it as SQL text.
 fn shown(text: &str) -> String {
     let (schema, predicate) = (users(), parse(text.as_bytes(), &users(), false));
     let predicate = predicate.unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -74,7 +75,8 @@ fn conditions_on_columns_are_expressions() {
         ("token = x'00FF'", "token = X'00FF'"),
         ("token = 'ab'", "token = X'6162'"),
         ("\"Odd \"\"Name\"\"\" = 1", "Odd \"Name\" = 1"),
-        // Numbers that no value of the type equals.
+        // Comparisons with numbers that no value of the column's type equals become equivalent ones with the nearest
+        // value.
         ("age > 4.5", "age > 4"),
         ("age < 4.5", "age <= 4"),
         ("age >= 4.5", "age > 4"),
@@ -219,7 +221,7 @@ fn what_is_too_large_is_refused() {
         Some("a condition may have 65536 bytes, this one has 100000".into())
     );
     assert_eq!(message(["key ~ 'a'"; 5].join(" or ")), Some("more than 4 patterns".into()));
-    // The deepest condition must be accepted as an expression elsewhere.
+    // The most deeply nested condition that is accepted must also be within the limit on nesting of SQL expressions.
     let deepest = (0..KV_PREDICATE_DEPTH_MAX).fold("ttl = 1".to_string(), |text, depth| {
         format!("({text}) {} ttl = {depth}", if depth % 2 == 0 { "and" } else { "or" })
     });
@@ -362,7 +364,7 @@ fn not(truth: Option<bool>) -> Option<bool> {
     truth.map(|truth| !truth)
 }
 
-/// The columns of an entry without a schema.
+/// The key, value and time to live of an entry of a space without a schema, for the naive evaluator.
 #[derive(Clone, Debug)]
 struct Plain {
     key: String,
@@ -376,12 +378,12 @@ enum Tree {
     And(Box<Tree>, Box<Tree>),
     Or(Box<Tree>, Box<Tree>),
     Not(Box<Tree>),
-    /// In halves, so that some constants are not integers.
+    /// Comparison of the column `ttl` with a constant in halves, so that some constants are not integers.
     Ttl(CompareOp, i64),
     TtlIn(Vec<i64>),
     TtlIsNull,
     KeyLike(char),
-    /// A signed byte; the constant is in halves.
+    /// Comparison of the signed byte at an offset of the value with a constant in halves.
     Byte(usize, CompareOp, i64),
     Wide(usize, CompareOp, u16),
     Float(usize, CompareOp, i8),

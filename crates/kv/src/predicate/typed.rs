@@ -1,5 +1,5 @@
-//! Builds comparisons of columns, and of bytes of the value, with constants, which are converted to the type of the
-//! column or number.
+//! Builds the comparisons of a condition (such as `age > 30` in `FP.SCAN`): of columns, or of bytes of an entry's
+//! value, with constants, which are converted to the type of the column or number.
 //!
 //! If the type of a column cannot represent a constant, the nearest value that it can represent is used with an
 //! equivalent comparison: `age < 4.5` becomes `age <= 4`. If the constant is out of the type's range, or is compared
@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Maximum number of column names that an error message lists.
 const NAMES_SHOWN: usize = 8;
 
-/// An operand of a comparison.
+/// An operand of a comparison: a column, bytes of the value, or a constant.
 pub(super) enum Operand {
     Column(usize),
     Number(NumberType, usize),
@@ -80,7 +80,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Returns a hint with the names of the columns.
+    /// Returns a hint for error messages: the names of the columns.
     pub fn names(&self) -> String {
         let fields = self.schema.fields();
         let names = fields.iter().take(NAMES_SHOWN).map(|field| farpool_model::quoted(field.name()));

@@ -7,13 +7,13 @@
 use super::big::BigNatural;
 use std::cmp::Reverse;
 
-/// Redis' limit for the text of a number (`MAX_LONG_DOUBLE_CHARS`).
+/// Number of bytes from which on the text of a number is too long; Redis' `MAX_LONG_DOUBLE_CHARS`.
 const TEXT_BYTES_END: usize = 5 << 10;
 
-/// Digits after the point in a text.
+/// Maximum number of digits after the decimal point in the text of a number.
 const DECIMALS: u32 = 17;
 
-/// Binary exponents of the smallest number and of the largest number's first bit.
+/// Binary exponents of the smallest positive number, and of the first bit of the largest.
 const EXPONENTS: std::ops::RangeInclusive<i64> = -16445..=16383;
 
 /// A number as Redis increments it: 64 significant bits, exponents of two up to 16383.
@@ -100,7 +100,7 @@ impl ExtendedFloat {
 
 /// Adds two terms, each given as exponent, significand and sign; the first has the larger or equal magnitude.
 fn add(a: (i64, u64, bool), b: (i64, u64, bool)) -> Option<ExtendedFloat> {
-    // One bit is left for the carry.
+    // Shifted so that one bit is left for the carry of the addition.
     let (high, low) = (u128::from(a.1) << 63, u128::from(b.1) << 63);
     let distance = (a.0 - b.0).min(127) as u32;
     let is_inexact = low & ((1 << distance) - 1) != 0;
@@ -135,10 +135,10 @@ fn rounded(bits: u128, is_inexact: bool, exponent: i64) -> Option<Magnitude> {
     }
 }
 
-/// Returns the text of `significand` / 2^`places`.
+/// Returns the decimal text of the fraction `significand` / 2^`places`.
 fn fraction_text(significand: u64, places: u64) -> String {
     let one = 10_u128.pow(DECIMALS);
-    // Below 2¹²¹.
+    // The product is below 2¹²¹, so it does not overflow.
     let scaled = u128::from(significand) * one;
     let number = match places {
         0..128 => {
@@ -152,7 +152,8 @@ fn fraction_text(significand: u64, places: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// Digits, and the power of the base (of two, for hexadecimal) to multiply them by.
+/// A parsed number: its digits as an integer, and the exponent of the power of ten (of two, for hexadecimal digits) to
+/// multiply them by.
 struct Literal {
     digits: BigNatural,
     exponent: i64,
@@ -206,7 +207,7 @@ impl Literal {
         } else {
             let mut divisor = BigNatural::of(1);
             divisor.multiply_by_tens(exponent.unsigned_abs() as usize);
-            // The quotient has 67 or 68 bits.
+            // Shifts the dividend so that the quotient has 67 or 68 bits, enough to round it to 64.
             let shift = (divisor.bits() + 67).saturating_sub(number.bits());
             number.shift_left(shift);
             let spare = number.bits() - divisor.bits() - 67;

@@ -1,4 +1,5 @@
-//! Integers and doubles in Redis' text form. For the numbers of `INCRBYFLOAT` see [`super::ExtendedFloat`].
+//! Parses and writes integers and doubles in Redis' text form. For the numbers of `INCRBYFLOAT` see
+//! [`super::ExtendedFloat`].
 
 /// Maximum bytes of the decimal text of an `i64`.
 pub const INTEGER_TEXT_BYTES: usize = 20;

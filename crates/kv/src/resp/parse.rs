@@ -142,11 +142,11 @@ pub enum Step<'a> {
         /// Number of bytes, at least one.
         bytes: usize,
     },
-    /// A request.
+    /// The request is complete.
     Request(Request<'a>),
 }
 
-/// A complete request.
+/// A complete request, as ranges in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Number of bytes of the request; the next one begins after them.
@@ -227,7 +227,8 @@ impl Parser {
         (self.at, self.searched, self.is_complete) = (0, 0, false);
     }
 
-    /// Parses as far as the bytes reach; returns the minimum number of missing bytes, 0 if the request is complete.
+    /// Parses as much of the request as has been received; returns the minimum number of missing bytes, 0 if the
+    /// request is complete.
     fn parse_array(&mut self, buffer: &[u8], limits: &ParserLimits) -> Result<usize, ProtocolError> {
         if self.at == 0 {
             let errors = (ProtocolError::CountTooLong, ProtocolError::InvalidCount);

@@ -64,12 +64,12 @@ impl<'a> Replies<'a> {
         self.out.len().saturating_add(bytes) <= self.bytes_max
     }
 
-    /// Returns a writer to the same buffer that borrows this one.
+    /// Returns a writer to the same buffer, for the time in which it borrows this one (a reborrow).
     pub fn reborrow(&mut self) -> Replies<'_> {
         Replies { out: self.out, ..*self }
     }
 
-    /// Returns the version of the protocol.
+    /// Returns the version of the Redis protocol (RESP2 or RESP3) in which replies are encoded.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -221,7 +221,7 @@ impl<'a> Replies<'a> {
     }
 
     fn length(&mut self, kind: u8, length: usize) {
-        // Lengths in memory always fit an `i64`.
+        // The conversion cannot fail, because lengths in memory always fit an `i64`.
         self.header(kind, i64::try_from(length).unwrap_or(i64::MAX));
     }
 

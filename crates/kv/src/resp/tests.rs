@@ -1,4 +1,5 @@
-//! Tests of requests: all ways to split them, errors, limits, and the cost of parsing.
+//! Tests of the parser of requests of the Redis protocol: all ways to split the bytes into packets, errors, limits, and
+//! the cost of parsing.
 
 mod numbers;
 mod replies;
@@ -7,7 +8,7 @@ mod value;
 use super::*;
 use proptest::prelude::*;
 
-/// The parsed requests, and the error that ends them.
+/// The arguments of the parsed requests, and the protocol error after them, if there is one.
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// Parses bytes that arrive in pieces of the given lengths, and the rest in one piece.
@@ -39,7 +40,7 @@ fn parse_whole(bytes: &[u8]) -> Parsed {
     parse_in_pieces(bytes, &[], &ParserLimits::AUTHENTICATED)
 }
 
-/// Returns the error that parsing ends with.
+/// Parses all requests in `bytes`; returns the protocol error at which parsing ends, if there is one.
 fn error_of(bytes: &[u8], limits: &ParserLimits) -> Option<ProtocolError> {
     parse_in_pieces(bytes, &[], limits).1
 }

@@ -1,4 +1,5 @@
-//! A batch: the entries of up to 64 slots, which are filtered together.
+//! A batch of a row filter (a SQL condition evaluated on entries of a space in place): the entries of up to 64 slots,
+//! which are filtered together.
 
 use crate::cut::ReadEntry;
 use crate::entry::{self, Entry, Kind};
@@ -8,21 +9,21 @@ use memchr::memmem::Finder;
 /// Maximum number of entries of a batch: the number of bits of a word, with which results are represented.
 pub(crate) const BATCH_ENTRIES: usize = 64;
 
-/// At most 64 consecutive slots of a slab page.
+/// At most 64 consecutive slots of a slab page (a block of equal slots, each of which may have one entry).
 #[derive(Clone, Copy)]
 pub(crate) struct Slots<'a> {
     /// Bytes of all slots.
     pub bytes: &'a [u8],
     /// Bytes of the slots that are read next, for prefetching; empty if unknown.
     pub ahead: &'a [u8],
-    /// Bytes of a slot.
+    /// Number of bytes per slot.
     pub slot_bytes: usize,
     /// Bitmap of the slots that have entries; the lowest bit is the first slot.
     pub taken: u64,
 }
 
 impl<'a> Slots<'a> {
-    /// Returns a single slot with a copy-free view of `entry`.
+    /// Returns a value that consists of one slot, the bytes of `entry`, which are not copied.
     pub fn of(entry: Entry<'a>) -> Self {
         let bytes = entry.bytes();
         Slots { bytes, ahead: &[], slot_bytes: bytes.len(), taken: 1 }
@@ -42,7 +43,7 @@ pub(crate) struct Batch<'a> {
     places: [u8; BATCH_ENTRIES],
     /// The value of each entry, if it is of the kind that the conditions read; otherwise empty.
     values: [&'a [u8]; BATCH_ENTRIES],
-    /// Bitmap of the entries whose value is of that kind.
+    /// Bitmap of the entries whose value is of the kind that the conditions read.
     has_value: u64,
     count: usize,
     /// Total bytes of `values`.

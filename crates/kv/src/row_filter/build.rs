@@ -1,4 +1,4 @@
-//! Compiles SQL expressions to filters.
+//! Compiles SQL expressions to row filters, which evaluate them on the entries of a space in place.
 //!
 //! Negations are pushed down through AND and OR by De Morgan's laws to single conditions. A negated condition is true
 //! where the condition is false; on NULL, neither the condition nor its negation is true.
@@ -46,7 +46,7 @@ struct Builder {
     prefix_bytes: usize,
     /// Whether the filter has all parts of the condition.
     is_exact: bool,
-    /// Columns that the filter reads.
+    /// Indices of the columns that the filter reads.
     columns: BTreeSet<usize>,
     /// Number of conditions; `texts` is the number of those on bytes of variable length.
     conditions: usize,
@@ -213,7 +213,7 @@ impl Builder {
             (_, 0) => Some(if is_null { ConditionNode::Never } else { ConditionNode::Always }),
             (None, 1) => Some(ConditionNode::Null { field: None, is_null }),
             (None, _) => None,
-            // The other columns are fields of the row.
+            // Columns after the first, which is the key, are fields of the row.
             (Some(rows), column) => {
                 rows.fields().get(column - 1)?;
                 Some(ConditionNode::Null { field: Some((rows.clone(), column - 1)), is_null })
@@ -259,7 +259,7 @@ impl Builder {
                 }
                 let bits_of = |literal: &Literal| match kind {
                     ColumnType::Int(_) | ColumnType::UInt(_) | ColumnType::Date | ColumnType::Timestamp => {
-                        // As many of the lowest bytes as are stored.
+                        // Keeps as many of the lowest bytes as the column stores.
                         Some(literal.as_int()? as u64 & (u64::MAX >> (64 - 8 * number.bytes)))
                     }
                     _ => None,

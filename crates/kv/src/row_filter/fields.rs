@@ -1,4 +1,5 @@
-//! Conditions on fields of rows with a fixed width (numbers).
+//! Conditions of a row filter (a SQL condition evaluated on entries of a space in place) on numeric fields, which have
+//! a fixed width and offset in every row.
 
 use super::{Batch, each};
 use crate::predicate::NumberRange;
@@ -21,7 +22,8 @@ pub(super) struct FieldRanges {
 const LANES: usize = 8;
 const LANE_BYTES: usize = size_of::<u32>();
 
-/// Minimum number of conditions for which comparing all lanes at once takes less time than comparing one by one.
+/// Minimum number of conditions for which comparing eight integers at once (SIMD) takes less time than comparing one by
+/// one.
 const LANES_LEAST: usize = 3;
 
 /// Adjacent 32-bit integers of a row that are compared at once.
@@ -38,9 +40,9 @@ struct Lanes {
 /// Position of a numeric field in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
-    /// Index of the field.
+    /// Index of the field in the schema.
     pub at: usize,
-    /// Offset in the row.
+    /// Offset of the number in the row, in bytes.
     pub offset: usize,
     pub bytes: usize,
 }

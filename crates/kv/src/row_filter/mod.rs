@@ -1,4 +1,5 @@
-//! SQL conditions evaluated on entries in place, before any of them is copied.
+//! Row filters: SQL conditions that are evaluated on entries (key and value) of a space in place, before any entry is
+//! copied.
 //!
 //! A [`RowFilter`] is compiled from an [`Expr`] over the columns of a space. For each entry it tells whether the
 //! condition may be true; where the condition is false or unknown, the entry is dropped. Parts that cannot be evaluated
@@ -27,7 +28,7 @@ use fields::{FieldRanges, ListCondition};
 use std::sync::Arc;
 use texts::BytesCondition;
 
-/// A compiled condition on entries, evaluated in place.
+/// A compiled condition on entries (key and value), evaluated on their bytes in memory without copying them.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
     root: ConditionNode,
@@ -48,9 +49,9 @@ const BYTES_PER_NS: usize = 8;
 /// A node of a compiled condition.
 #[derive(Clone, Debug)]
 enum ConditionNode {
-    /// True for every entry, or not evaluable in place.
+    /// True for every entry, or not evaluable in place, in which case it counts as true.
     Always,
-    /// True for no entry.
+    /// False or unknown for every entry.
     Never,
     /// Numeric fields of a row that must all be in their ranges.
     Fields(FieldRanges),

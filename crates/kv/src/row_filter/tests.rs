@@ -1,5 +1,6 @@
-//! Filters compared with a plain evaluation of the same condition, and batch search compared with value-by-value
-//! search.
+//! Tests of row filters (SQL conditions evaluated on entries in place): their results are compared with a simple
+//! evaluation of the same conditions on one row at a time, and searching a batch of slots with searching value by
+//! value.
 
 use super::{Batch, RowFilter};
 use crate::cut::{KeyCut, ReadEntry};
@@ -132,7 +133,7 @@ fn evaluate(expr: &Expr, column: &dyn Fn(usize) -> Literal) -> Option<bool> {
     }
 }
 
-/// Matches LIKE by trying all ways.
+/// Returns whether `text` matches a LIKE pattern, by trying every length for each `%`.
 fn regex(pattern: &str, text: &str) -> bool {
     match (pattern.chars().next(), text.chars().next()) {
         (None, first) => first.is_none(),
@@ -158,7 +159,7 @@ fn op() -> impl Strategy<Value = CompareOp> {
     ])
 }
 
-/// Returns a constant of a type, out of a few, so that some are equal.
+/// Returns a strategy for constants of a type, with few different values, so that comparisons often find equal ones.
 fn constant(data_type: DataType) -> impl Strategy<Value = Literal> {
     (0_usize..10).prop_map(move |choice| {
         let (least, most) = farpool_model::literal::integer_range(&data_type).unwrap_or((0, 0));
@@ -248,7 +249,7 @@ fn check(cut: &KeyCut, schema: &Schema, rows: Option<&RowSchema>, condition: &Ex
     }
 }
 
-/// Formats a value as clients write it.
+/// Formats a value as the text that clients write in `HSET`; `None` for values without such a text.
 fn text_of(literal: &Literal) -> Option<Vec<u8>> {
     Some(match (literal.value(), literal.data_type()) {
         (Value::Null, _) => return None,
@@ -283,7 +284,8 @@ fn of_many_conditions_some_are_left_out() {
         if count < 1000 {
             check(&cut, schema, None, &condition);
         }
-        // All alternatives look the same, and any may be true.
+        // Alternatives of an OR cannot be left out individually: a filter is compiled for all of them or, if there are
+        // too many, not at all.
         let any = RowFilter::of(&Expr::Or(all(CompareOp::Eq, count)), None, 0);
         assert_eq!(any.is_some(), is_exact, "{count}");
     }
@@ -310,7 +312,8 @@ proptest! {
                 let is_moment = matches!(field.kind, crate::ColumnType::Date | crate::ColumnType::Timestamp);
                 let Some(mut text) = text_of(value) else { continue };
                 if is_moment {
-                    // Clients write timestamps in another form.
+                    // Dates and timestamps are stored as numbers, because their text form is another one than `text_of`
+                    // returns.
                     let bytes = match value.as_int() {
                         Some(number) if (0..100_000).contains(&number) => (number as i64).to_le_bytes(),
                         _ => continue,
@@ -327,7 +330,7 @@ proptest! {
         rows.iter().enumerate().for_each(|(at, values)| set(at, values));
         let space = keys.spaces().named("t").unwrap().id;
         let cut = keys.cut(space, NOW);
-        // Changes after the cut make no difference.
+        // Changes after the cut (point-in-time view) was taken must not affect what the filter reads.
         for at in gone {
             run(&keys, &[b"DEL", format!("t:{at}").as_bytes()]);
             set(at + 1, &rows[at % rows.len()]);
@@ -351,7 +354,7 @@ proptest! {
         for condition in &conditions {
             let mut columns = std::collections::BTreeSet::new();
             condition.collect_columns(&mut columns);
-            // The naive evaluation ignores expiry.
+            // Conditions on column 2 (`ttl`) are left out, because the naive evaluation does not know expiries.
             if !columns.contains(&2) {
                 check(&keys.cut(0, NOW), plain_schema(false), None, condition);
             }
@@ -365,7 +368,8 @@ proptest! {
         needle in "[ab]{1,3}",
     ) {
         let keys = keyspace();
-        // Keys and unused ends of slots contain the needle, too.
+        // The second `SET` shortens the value, so that keys and unused ends of slots contain the needle, too. A search
+        // must not find it there.
         for (at, value) in values.iter().enumerate() {
             run(&keys, &[b"SET", format!("{needle}{at}{needle}").as_bytes(), format!("{value}{needle}").as_bytes()]);
             run(&keys, &[b"SET", format!("{needle}{at}{needle}").as_bytes(), value.as_bytes()]);

@@ -1,4 +1,5 @@
-//! Conditions on bytes of variable length: keys, strings, and fields of rows with text or bytes.
+//! Conditions of a row filter (a SQL condition evaluated on entries of a space in place) on bytes of variable length:
+//! keys, strings, and fields of rows with text or bytes.
 
 use super::{Batch, each};
 use crate::rows::RowSchema;
@@ -10,13 +11,13 @@ use std::sync::Arc;
 pub(super) enum ByteSource {
     /// The key without its first bytes, the prefix of the space; the number of these bytes.
     Key(usize),
-    /// The string that is the value.
+    /// The value of the entry, which is a string.
     Value,
     /// A field of a row, by its index in the schema.
     Field(Arc<RowSchema>, usize),
 }
 
-/// A test of bytes.
+/// A test of the bytes that a condition reads.
 #[derive(Clone, Debug)]
 pub(super) enum BytesTest {
     Compare(CompareOp, Box<[u8]>),

@@ -1,4 +1,4 @@
-//! Schemas of spaces whose values are rows: columns and their types.
+//! Schemas of named spaces (namespaces of keys) whose values are rows: the names and types of the columns.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::{Error, Result, limits, schema};
@@ -19,11 +19,11 @@ pub enum ColumnType {
     F64,
     /// UTF-8 text.
     Utf8,
-    /// Bytes.
+    /// A string of arbitrary bytes.
     Binary,
-    /// Days since 1970.
+    /// A date, stored as days since 1970-01-01.
     Date,
-    /// Microseconds since 1970, without a time zone.
+    /// A timestamp without a time zone, stored as microseconds since 1970.
     Timestamp,
 }
 
@@ -103,7 +103,7 @@ impl ColumnType {
     }
 }
 
-/// A column of a space.
+/// A column of the rows of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Name of the column.

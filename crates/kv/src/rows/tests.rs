@@ -1,4 +1,5 @@
-//! Rows compared with lists of their fields.
+//! Tests of the encoding of rows (values of spaces with a schema): encoded rows are compared with lists of their
+//! fields.
 
 use super::*;
 use proptest::prelude::*;

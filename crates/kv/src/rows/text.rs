@@ -82,7 +82,7 @@ impl ColumnType {
     }
 }
 
-/// Returns the little-endian unsigned number in up to eight bytes.
+/// Returns the unsigned number that `value`, up to eight bytes, encodes in little-endian order.
 fn unsigned(value: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     bytes[..value.len().min(8)].copy_from_slice(&value[..value.len().min(8)]);

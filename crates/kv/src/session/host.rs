@@ -1,4 +1,5 @@
-//! The interface between a session and its host: the connection or program that owns the session.
+//! The interface between a session (the state of a client of the key-value store) and its host, the connection or
+//! program that owns the session. The host executes the commands about the connection and knows the client's rights.
 
 use super::ExecutedCommand;
 use super::request::UNKNOWN;

@@ -1,4 +1,4 @@
-//! The checks of a request before it is executed or queued, and their error replies.
+//! The checks of a client's request before a session executes or queues it, and the error replies of failed checks.
 
 use super::Host;
 use crate::commands::{Args, Command, Place, Refusal, is_long_text};
@@ -8,7 +8,7 @@ impl Command {
     /// Checks the number of arguments, and that the subcommand they name exists.
     ///
     /// # Errors
-    /// The error reply to send.
+    /// The error reply to send to the client.
     pub fn check(&self, args: &Args<'_>) -> Result<(), Refusal> {
         if !self.takes(args.len()) {
             return Err(wrong_number(self));
@@ -51,8 +51,8 @@ pub(super) fn is_long_request(command: &Command, args: &Args<'_>, host: &dyn Hos
 /// Error of a command that changes keys, for a client whose access token gives no right to write.
 pub(super) const MAY_NOT_WRITE: &str = "NOPERM this token may not write: use one with the role write";
 
-/// Stands for the error of an unknown command. [`Session::execute_known`](super::Session::execute_known) replaces it by
-/// the result of [`unknown`], which quotes bytes of the client that need not be valid UTF-8.
+/// Placeholder for the error of an unknown command. [`Session::execute_known`](super::Session::execute_known) replaces
+/// it by the result of [`unknown`], which quotes bytes of the client that need not be valid UTF-8.
 pub(super) const UNKNOWN: &str = "ERR unknown command";
 
 /// Returns the error reply to a command with the wrong number of arguments.

@@ -1,4 +1,5 @@
-//! Transactions: the keys watched by `WATCH`, the commands queued by `MULTI`, and their execution.
+//! Transactions of a session (a client's state): the keys watched by `WATCH`, the commands queued by `MULTI`, and their
+//! execution by `EXEC`. In short mode, nothing blocks on shards (locked parts of the keys) that long commands hold.
 
 use super::request::{MAY_NOT_WRITE, UNKNOWN, checked, is_long_request};
 use super::{
@@ -122,8 +123,9 @@ impl Session {
         Ok(())
     }
 
-    /// Watches the keys in `args`. Returns false in short mode if a long command holds a shard of one of the keys. The
-    /// call can then be repeated with all keys, because it skips those that are watched already.
+    /// Watches the keys in `args`; returns true when all are watched. In short mode, returns false if a long command
+    /// holds a shard of one of the keys; the caller then repeats the call with the same keys, and keys that are watched
+    /// already are skipped.
     fn watch_keys(&mut self, keyspace: &Keyspace, args: &Args<'_>, now: u64) -> Result<bool, Refusal> {
         check_accepts(keyspace)?;
         for key in &args[1..] {
@@ -243,8 +245,8 @@ impl Session {
         // Noted before any return below: error replies and the null reply of a touched watch tell something about the
         // keys, too.
         self.recorded = self.recorded.max(resources.last_record());
-        // Safe, as a write to a watched key touches the watch under the lock of the key's shard, and this lock is held
-        // here.
+        // No write can follow this check before the commands are executed, because a write to a watched key touches the
+        // watch under the lock of the key's shard, which is held here.
         if self.watch.is_touched() || self.is_gone(keyspace, &mut resources, moment.now) {
             self.unwatch_taken(keyspace, &mut resources);
             replies.null_array();
@@ -326,7 +328,8 @@ impl Session {
         work
     }
 
-    /// Unwatches all keys, whose shards are locked by `resources`.
+    /// Removes the watches of all watched keys. The shards of these keys are locked by `resources`, so this does not
+    /// block.
     fn unwatch_taken(&mut self, keyspace: &Keyspace, resources: &mut CommandResources<'_>) {
         for Watched { space, key, .. } in self.watched.drain(..) {
             resources.shard(keyspace.shard_of(keyspace.hash(&key))).unwatch(space, &key, &self.watch);
@@ -357,7 +360,8 @@ fn requests_of<'q>(queue: &'q Queue, host: &dyn Host) -> Result<Vec<Request<'q>>
 /// Maximum number of commands per transaction in short mode; transactions with more commands are deferred.
 const STEP_COMMANDS: usize = 512;
 
-/// Why a transaction was not executed: it was deferred, or refused with an error reply.
+/// The reason why a transaction was not executed: it was deferred, to be executed again later, or refused with an error
+/// reply.
 enum ExecFailure {
     Deferred(DeferReason),
     Refused(Refusal),

@@ -1,4 +1,5 @@
-//! Eviction of keys within one shard.
+//! Eviction of keys within one shard (a part of a tenant's keys under one lock): samples entries, chooses the keys to
+//! evict (victims) by the eviction policy, and removes them.
 
 use super::{Shard, SpaceId};
 use crate::evict::{EvictionFacts, Evictor, Policy, SAMPLES, Stamp};
@@ -24,7 +25,7 @@ const COMPACTION_STEPS: usize = 16;
 /// Maximum number of keys evicted in one step that lowers usage to the memory limit.
 const LOWER_STEP: usize = 64;
 
-/// The eviction state of a shard.
+/// The eviction state of a shard: the evictor, the position of its sweep over stamps, and counters.
 pub(super) struct Victims {
     evictor: Evictor<(SpaceId, u64)>,
     /// Position of the current sweep over all stamps; `swept` is the number of entries that it has visited.
@@ -54,7 +55,7 @@ impl Default for Victims {
 }
 
 impl Victims {
-    /// Returns this state with another counter of evicted keys.
+    /// Returns this state with the counter of evicted keys set to `evicted`.
     pub fn with_evicted(self, evicted: u64) -> Self {
         Victims { evicted, ..self }
     }
@@ -190,12 +191,12 @@ impl Shard {
         offered
     }
 
-    /// Returns whether a value of `bytes` bytes would fit if all other keys were evicted.
+    /// Returns whether a value of `bytes` bytes would fit into memory if all other keys were evicted.
     pub fn could_have(&self, bytes: usize) -> bool {
         if self.meter.most().is_some_and(|most| bytes >= most) {
             return false;
         }
-        // A pool has at least one page.
+        // A small value fits into any pool, because a pool has at least one page.
         if bytes < farpool_model::limits::PAGE_BYTES / 2 {
             return true;
         }
@@ -239,8 +240,8 @@ impl Shard {
         victims
     }
 
-    /// Evicts a key during replay, to make room for a change of the key with this hash; returns false if there is none
-    /// to evict.
+    /// Evicts a key during replay of the log, to make room for a change of the key with this hash; returns false if
+    /// there is no key to evict.
     pub fn lose_some(&mut self, hash: u64) -> bool {
         let random = mixed(self.victims.evicted ^ hash);
         let victim = self.evict(&[hash], random);
@@ -257,21 +258,22 @@ impl Shard {
         !self.victims.lost.is_empty() && self.victims.lost.contains(&(space, hash))
     }
 
-    /// Notes that replay has set a key as a whole, so that later effects on a part of it are applied again.
+    /// Notes that replay of the log has set a key as a whole, so that later effects on a part of the key are applied
+    /// again.
     pub fn found(&mut self, space: SpaceId, hash: u64) {
         if !self.victims.lost.is_empty() {
             self.victims.lost.remove(&(space, hash));
         }
     }
 
-    /// Notes that replay is complete, so that no effects need be skipped any more.
+    /// Notes that replay of the log is complete, so that no effects need to be skipped any more.
     pub fn all_found(&mut self) {
         self.victims.lost = HashSet::new();
     }
 }
 
-/// Returns a random entry: of the table in which the entry with index `at` is, counted over all tables, the entry
-/// chosen by `random`.
+/// Returns a random entry. `at`, an index counted over the entries of all tables, selects the table; `random` selects
+/// the entry in this table.
 fn sample(
     tables: &BTreeMap<SpaceId, crate::table::Table>,
     mut at: usize,

@@ -1,4 +1,5 @@
-//! Addresses of slots, and positions of scans.
+//! Addresses of slots in a slab allocator (entries are stored in slots of a few sizes, in slab pages of equal slots),
+//! and positions of scans over the slots.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ const PAGE_BITS: u32 = 32;
 pub struct EntryAddress(u64);
 
 impl EntryAddress {
-    /// Number of bits of an address.
+    /// Number of bits of an address. Reason for 48: the hash index has as many for it in the 64-bit slots of its
+    /// buckets.
     pub const BITS: u32 = 48;
 
     pub(super) fn new(class: usize, page: u32, slot: usize) -> EntryAddress {

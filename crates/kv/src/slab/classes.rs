@@ -25,7 +25,7 @@ const PAGE_BYTES_SMALLEST: usize = 2 << 10;
 /// Minimum number of slots in the first slab page of a class.
 const SLOTS_FIRST: usize = 4;
 
-/// Number of size classes.
+/// Number of size classes (sizes of slots).
 pub const CLASSES: usize = build().1;
 
 /// Bytes of a slot by class number, ascending.

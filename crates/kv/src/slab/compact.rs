@@ -1,4 +1,5 @@
-//! Compaction: empties pages that are at most three quarters full, so that they return to the pool.
+//! Compaction of a slab allocator: empties slab pages (blocks of equal slots) that are at most three quarters full, by
+//! moving their entries, so that the pages return to the pool.
 //!
 //! One slab page at a time is *closed*, that is, excluded from allocation. The page is one of those of its class with
 //! the most free slots, counted in eighths of a page, and the other pages with entries must have at least twice as many
@@ -21,15 +22,15 @@ use super::page::Page;
 use super::{EntryAddress, LARGE, Slabs};
 use farpool_model::limits::PAGE_BYTES;
 
-/// Minimum number of eighths of a slab page that are free when it is emptied. Reason for 2: at least one slot of room
-/// is gained for three entries moved.
+/// Minimum number of free eighths of a slab page for which it is emptied. Reason for 2: each three moved entries then
+/// gain at least one slot of memory.
 const EIGHTHS_FREE: usize = 2;
 
-/// A slab page is replaced by a smaller one when at most 1/4 of its slots is in use. Of the smaller page, more than 1/4
-/// and at most half is then in use, so that it is not replaced in turn.
+/// Divisor: a slab page is replaced by a smaller one when at most 1/4 of its slots is in use. More than 1/4 and at most
+/// half of the smaller page is then in use, so that it is not replaced in turn.
 const PART_WRITTEN: usize = 4;
 
-/// Slab pages are moved out of a pool page when at most 1/4 of the pool page is in use.
+/// Divisor: slab pages are moved out of a pool page when at most 1/4 of the pool page is in use.
 const PART_USED: usize = 4;
 
 /// Maximum number of slab pages per call whose pool page is examined, which takes some 0.1 µs per page.

@@ -121,7 +121,7 @@ impl Slabs {
         }
     }
 
-    /// Returns whether the cut belongs to these slabs and has not ended.
+    /// Returns whether the cut is of this allocator and has not ended.
     pub fn keeps(&self, cut: &Arc<Cut>) -> bool {
         self.cuts.iter().any(|other| Arc::ptr_eq(other, cut))
     }
@@ -182,7 +182,7 @@ impl Slabs {
             if count == 0 {
                 continue;
             }
-            // Exists, as a page with entries of a kept cut is never removed.
+            // The page exists, because a page with entries of a cut that has not ended is never removed.
             let page = self.table.get(id);
             let slot_bytes = match usize::from(page.class) {
                 LARGE => page.extent.len(),
@@ -217,7 +217,7 @@ impl Slabs {
             for (at, taken) in
                 cut.words_of(page).iter().enumerate().skip(word).filter(|(_, taken)| **taken != 0)
             {
-                // Exists, as a page with entries of a kept cut is never removed.
+                // The page exists, because a page with entries of a cut that has not ended is never removed.
                 let of_page = self.table.get(page);
                 let bytes = of_page.extent.as_slice();
                 let slot_bytes = SLOT_BYTES.get(usize::from(of_page.class)).copied().unwrap_or(bytes.len());

@@ -1,4 +1,5 @@
-//! The slab pages of one size class: lists of the pages with free slots, by how much of them is free, and counters.
+//! The slab pages (blocks of equal slots) of one size class: lists of the pages with free slots, one list per free
+//! eighth of a page, and counters.
 //!
 //! The lists are doubly linked by page ids in the pages, so that a page moves to another list in constant time.
 
@@ -6,23 +7,23 @@ use super::classes::SLAB_PAGE_BYTES;
 use super::page::{EMPTY, LISTS, ListMembership, NO_PAGE};
 use super::table::PageTable;
 
-/// The slab pages of one size class; see the module documentation.
+/// The slab pages of one size class: counters, and the heads of the lists of pages with free slots.
 #[derive(Debug)]
 pub struct Class {
     heads: [u32; LISTS],
     /// Bitmap of the lists that are not empty; bit n stands for list n.
     listed: u16,
-    /// Number of pages, in lists or not.
+    /// Number of slab pages of the class, in lists or not.
     pub pages: usize,
-    /// Bytes of the pages.
+    /// Bytes of the slab pages of the class.
     pub bytes: usize,
-    /// Number of slots.
+    /// Number of slots in all these pages.
     pub slots: usize,
     /// Number of free slots in pages that are not being emptied.
     pub free: usize,
-    /// Number of written slots.
+    /// Number of slots with an entry (written slots).
     pub used: usize,
-    /// Number of reclaimable slots.
+    /// Number of slots with a removed entry that a reader may still need (reclaimable slots).
     pub retired: usize,
 }
 
@@ -97,7 +98,8 @@ impl Class {
         self.relist(table, id);
     }
 
-    /// Updates `free` and the lists after a slot of page `id` was freed. The caller updates `used` or `retired`.
+    /// Updates the counter `free` and the lists after a slot of page `id` was freed. The caller updates the counter
+    /// `used` or `retired`.
     #[inline]
     pub fn gave(&mut self, table: &mut PageTable, id: u32) {
         if !table.get(id).is_closed() {
@@ -115,7 +117,8 @@ impl Class {
         }
     }
 
-    /// Puts a closed page into the list that matches its free slots.
+    /// Reopens a page that compaction has closed (excluded from allocation): puts it into the list that matches its
+    /// free slots.
     pub fn open(&mut self, table: &mut PageTable, id: u32) {
         self.free += table.get(id).free();
         self.link(table, id);

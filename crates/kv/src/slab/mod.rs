@@ -54,7 +54,7 @@ use table::PageTable;
 /// The class number of entries that are too large for every size class; each has a page of its own.
 const LARGE: usize = CLASSES;
 
-/// The slab allocator for the entries of one space in one shard; see the module documentation.
+/// The slab allocator for the entries of one space in one shard: slots of a few sizes in slab pages of pool memory.
 #[derive(Debug)]
 pub struct Slabs {
     pool: Arc<Pool>,
@@ -254,8 +254,8 @@ impl Slabs {
         id
     }
 
-    /// Updates the lists after the slot at `place` was freed: moves the page to another list, or removes the page if it
-    /// is empty and not kept.
+    /// Updates the lists of pages after the slot at `place` was freed: moves its page to another list, or returns the
+    /// page to the pool if it is empty and not kept for further entries.
     fn gave(&mut self, place: EntryAddress) {
         let (id, class) = (place.page(), place.class());
         self.classes[class].gave(&mut self.table, id);
@@ -270,7 +270,9 @@ impl Slabs {
         }
     }
 
-    /// Removes the empty page of a class, if there is one, unless the module documentation says that it is kept.
+    /// Returns the empty page of a class, if there is one, to the pool, unless it is kept for further entries. A class
+    /// with entries keeps an empty page of the smallest size or of at most a quarter of the bytes of the class; of the
+    /// classes without entries, only the one that lost its last entry most recently keeps a page, of the smallest size.
     fn settle_empty(&mut self, class: usize) {
         let of = &self.classes[class];
         let Some(id) = of.empty() else { return };

@@ -1,11 +1,12 @@
-//! One slab page: its memory, the bitmaps of its written and reclaimable slots, and its links in the lists of its
-//! class.
+//! One slab page, a block of memory divided into slots of one size class: its memory, the bitmaps of its written slots
+//! (with an entry) and reclaimable slots (with a removed entry that a reader may still need), and its links in the
+//! lists of pages with free slots.
 
 use farpool_memory::Extent;
 use std::mem::size_of_val;
 
-/// Number of lists per class of pages with free slots. List n < 8 has the pages of which n eighths (rounded down) are
-/// free; the last list has the pages without entries.
+/// Number of lists of pages with free slots per size class. List n < 8 has the pages of which n eighths (rounded down)
+/// are free; the last list has the pages without entries.
 pub const LISTS: usize = 9;
 
 /// Number of the list of pages without entries.
@@ -17,20 +18,20 @@ pub const NO_PAGE: u32 = u32::MAX;
 /// The state of a slot that is not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// Holds an entry.
+    /// The slot holds an entry.
     Written,
-    /// Holds a retired entry, which scans that began earlier may still read.
+    /// The slot holds a retired (removed) entry, which scans that began earlier may still read.
     Reclaimable,
 }
 
-/// The list of its class that a page is in, if any.
+/// The list of pages with free slots that a page is in, if it is in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListMembership {
-    /// In the list with this number.
+    /// The page is in the list with this number.
     Listed(u8),
-    /// In no list, because it has no free slots.
+    /// The page is in no list, because it has no free slots.
     Full,
-    /// In no list, because compaction is emptying the page, or because the page has not been put into a list yet.
+    /// The page is in no list, because compaction is emptying it, or because it has not been put into a list yet.
     Closed,
 }
 
@@ -94,7 +95,8 @@ impl Page {
         self.membership == ListMembership::Closed
     }
 
-    /// Returns the list that a page with this number of free slots belongs in. Not for pages that are being emptied.
+    /// Returns the list that the page belongs in by its number of free slots. Not for pages that compaction is
+    /// emptying, which are in no list.
     pub fn list_wanted(&self) -> ListMembership {
         match self.free {
             0 => ListMembership::Full,

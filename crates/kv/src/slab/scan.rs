@@ -1,4 +1,5 @@
-//! Scans of slabs: return the addresses of written or reclaimable slots, a bounded number per call.
+//! Scans of a slab allocator: return the addresses of its written slots (with an entry) or reclaimable slots (with a
+//! removed entry that a reader may still need), a bounded number per call.
 //!
 //! A scan visits slots in the order of page id and slot number, and a cursor is such a pair. An entry keeps both until
 //! it is moved, so a scan is not affected by pages and entries that are added and removed elsewhere.

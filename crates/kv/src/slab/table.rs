@@ -1,4 +1,5 @@
-//! The slab pages by id, with a bitmap of the ids in use, so that a scan skips the unused ids.
+//! The slab pages (blocks of equal slots) of a slab allocator by id, with a bitmap of the ids in use, so that a scan
+//! skips the unused ids.
 //!
 //! A page keeps its id until it is removed. A new page gets the lowest unused id, so that the table shrinks with the
 //! number of pages; finding this id takes 1/64 ns per page. The table grows by doubling, which copies 88 bytes per page
@@ -10,15 +11,15 @@ use std::mem::size_of;
 /// Estimated bytes that the pool itself needs to manage one slab page.
 const PIECE_METADATA_BYTES: usize = 128;
 
-/// The table of slab pages by id; see the module documentation.
+/// The table of the slab pages of an allocator by id, with a bitmap of the ids in use.
 #[derive(Debug, Default)]
 pub struct PageTable {
     pages: Vec<Option<Page>>,
-    /// Bitmap of the ids in use.
+    /// Bitmap of the page ids in use.
     present: Vec<u64>,
     /// Index of a word of `present` before which all ids are in use.
     lowest: usize,
-    /// Number of pages.
+    /// Number of slab pages in the table.
     count: usize,
     /// Bytes of the bitmaps of all pages.
     bitmap_bytes: usize,

@@ -1,4 +1,5 @@
-//! Slabs compared with a map, under churn, in small pools, and their use of the pool.
+//! Tests of the slab allocator for entries: its contents compared with a map, its memory when entries come and go, and
+//! its errors in small pools.
 
 use super::*;
 use farpool_memory::PoolConfig;
@@ -34,12 +35,12 @@ impl Random {
     }
 }
 
-/// Allocates an entry of each size.
+/// Allocates a slot for each of `sizes`; returns the addresses.
 fn allocate_all(slabs: &mut Slabs, sizes: impl IntoIterator<Item = usize>) -> Vec<EntryAddress> {
     sizes.into_iter().map(|bytes| slabs.allocate(bytes).unwrap()).collect()
 }
 
-/// Returns all written places, scanned in steps of `max`.
+/// Returns the addresses of all written slots, scanned at most `max` per step.
 fn written(slabs: &Slabs, max: usize) -> Vec<EntryAddress> {
     let (mut out, mut cursor) = (Vec::new(), SlabCursor::default());
     while let Some(next) = slabs.written_from(cursor, max, &mut out) {
@@ -69,7 +70,8 @@ fn memory_returns_to_the_pool() {
     let places: Vec<_> = (0..50_000).map(|n| slabs.allocate(64 + n % 900).unwrap()).collect();
     assert!(pool.usage().bytes_used > 16 << 20);
     places.into_iter().for_each(|place| slabs.free(place));
-    // The page of the class that became empty last is kept, at most of its first size.
+    // At most one page stays: that of the class that lost its last entry most recently, if it has the size of a class's
+    // first page.
     assert!(slabs.usage().pages_bytes <= 4096, "{:?}", slabs.usage());
     assert!(pool.usage().bytes_used <= PAGE_BYTES as u64);
     slabs.trim();
@@ -99,7 +101,7 @@ fn one_entry_that_comes_and_goes_keeps_its_page() {
     let mut slabs = slabs(64);
     for others in [0, 9, 40, 5_000] {
         let held: Vec<_> = (0..others).map(|_| slabs.allocate(150).unwrap()).collect();
-        // A place in a page of its own, because the class's other pages are full.
+        // Fills the class's pages until the next entry gets a new page for itself.
         let mut full = Vec::new();
         let pages = slabs.usage().pages_bytes;
         while slabs.usage().pages_bytes == pages {
@@ -128,7 +130,7 @@ fn small_spaces_take_little() {
         .collect();
     assert!(spaces.iter().all(|slabs| slabs.usage().pages_bytes == 2048));
     assert_eq!(pool.usage().bytes_used, PAGE_BYTES as u64);
-    // Sizes of distant classes, in four shards.
+    // 400 allocators, as of 100 spaces in four shards, each with one entry in each of three distant size classes.
     let shards: Vec<_> = (0..400)
         .map(|_| {
             let mut slabs = slabs_of(&pool);
@@ -185,7 +187,7 @@ fn churn_does_not_creep() {
     let mut held: Vec<EntryAddress> = Vec::new();
     let mut most = 0;
     for step in 0..1_000_000 {
-        // The number of entries rises and falls, and their sizes do so twice as often.
+        // A triangle wave: the number of entries rises and falls, and their sizes do so twice as often.
         let wave = |up: usize, length: usize| up * (step % length).abs_diff(length / 2) / (length / 2);
         let wanted = 2000 + wave(8000, 100_000);
         while held.len() > wanted {

@@ -1,4 +1,4 @@
-//! Memory usage of a slab allocator.
+//! Memory usage of a slab allocator, which stores the entries (key and value) of a space in slots of a few sizes.
 
 use super::classes::SLOT_BYTES;
 use super::{LARGE, Slabs};

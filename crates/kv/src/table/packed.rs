@@ -10,8 +10,8 @@ use farpool_model::limits::KV_PACKED_BYTES_MAX;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Maximum number of index buckets whose values a step recompresses; the next constant is the maximum cost of a step
-/// (see [`Packer::cost`]).
+/// Maximum number of index buckets whose values are recompressed per step. The next constant is the maximum cost per
+/// step, as the number of bytes that could be copied in that time (see [`Packer::cost`]).
 const REPACK_BUCKETS: usize = 32;
 const REPACK_COST: usize = 64 << 10;
 
@@ -114,8 +114,8 @@ impl Table {
     /// Does a step of recompressing values that were not written with the current compressor; returns whether there may
     /// be more.
     pub fn repack_some(&mut self) -> bool {
-        // Nothing is recompressed while there is a cut, because a recompressed entry would count as changed since the
-        // cut.
+        // Nothing is recompressed while there is a cut (point-in-time view), because a recompressed entry would count
+        // as changed since the cut was taken.
         let Some(mut cursor) = self.repack_cursor.filter(|_| !self.has_kept_cuts()) else { return false };
         let (mut buckets, mut cost) = (0, 0);
         while buckets < REPACK_BUCKETS && cost < REPACK_COST {

@@ -13,7 +13,7 @@ pub(crate) struct Sample {
 }
 
 impl Table {
-    /// Sets the stamp for new keys.
+    /// Sets the stamp (record of use) that new entries get.
     pub fn set_fresh(&mut self, stamp: Stamp) {
         self.fresh = stamp;
     }
@@ -77,7 +77,8 @@ impl Table {
             for place in seen.drain(..) {
                 let expires = Entry::of(self.slabs.bytes(place)).expiry().is_some();
                 if expires && !f(self.sample_at(place)) {
-                    // The remaining entries of this step are visited again by the next call.
+                    // Ends this call. The remaining entries of the step are skipped until the next round, because the
+                    // cursor is past them already.
                     left = 0;
                     break;
                 }

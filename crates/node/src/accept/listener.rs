@@ -1,4 +1,5 @@
-//! Sources of connections: TCP, or a channel of sockets for tests and simulations.
+//! Sources of incoming connections for the servers of all protocols: a TCP listener, or a channel of sockets for tests
+//! and simulations.
 
 use farpool_wire::Socket;
 use std::io;
@@ -11,7 +12,7 @@ use tokio::time::sleep;
 /// Pause before accepting again when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A source of connections.
+/// A source of incoming connections.
 pub trait Listener: Send {
     /// A connection that no runtime serves yet.
     type Arrival: Send + 'static;
@@ -25,7 +26,7 @@ pub trait Listener: Send {
     /// Returns the connection, which the runtime that this is called in serves from now on.
     ///
     /// # Errors
-    /// When it has ended.
+    /// The connection has ended before it was served.
     fn open(arrival: Self::Arrival) -> io::Result<Arc<dyn Socket>>;
 }
 
@@ -37,13 +38,14 @@ impl Listener for TcpListener {
     }
 
     fn open(arrival: std::net::TcpStream) -> io::Result<Arc<dyn Socket>> {
-        // Otherwise a small answer would wait for the acknowledgement of the previous one.
+        // Disables Nagle's algorithm, with which a small answer would wait for the acknowledgement of the previous one.
         arrival.set_nodelay(true)?;
         Ok(Arc::new(TcpStream::from_std(arrival)?))
     }
 }
 
-/// When all senders are dropped, no more connections come; those that are open continue.
+/// A channel of sockets as the source of connections, for tests. After all senders are dropped, no more connections
+/// arrive; open ones continue.
 impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
     type Arrival = Arc<dyn Socket>;
 

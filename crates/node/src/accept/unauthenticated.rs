@@ -84,7 +84,7 @@ mod tests {
         let mut slots: Vec<Slot> = (0..limits::GREETINGS_MAX).map(|_| unauthenticated.enter()).collect();
         let evicted = |slot: &Slot| slot.evicted().now_or_never().is_some();
         assert!(!slots.iter().any(evicted));
-        // A place that was given up is used by the next connection.
+        // A slot that was freed is used by the next connection.
         slots.remove(5);
         slots.push(unauthenticated.enter());
         assert!(!slots.iter().any(evicted));

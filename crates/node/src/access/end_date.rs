@@ -31,7 +31,7 @@ impl EndDate {
         let date = written.date.ok_or_else(wrong)?;
         let midnight_s = days_since_1970(date) * DAY_S;
         let end_s = match (written.time, written.offset) {
-            // A date alone means the end of that day.
+            // A date without a time of day means the end of that day.
             (None, None) => midnight_s + DAY_S,
             (Some(time), Some(offset)) => {
                 let offset_s = match offset {
@@ -44,7 +44,7 @@ impl EndDate {
             // A time without an offset from UTC is ambiguous.
             _ => return Err(wrong()),
         };
-        // An expiry before 1970 is stored as 0.
+        // An expiry before 1970 is stored as 0, because such a token has expired in any case.
         Ok(EndDate { end_s: u64::try_from(end_s).unwrap_or(0), written })
     }
 }

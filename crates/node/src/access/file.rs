@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 
-/// Advice for most mistakes.
+/// Advice that most error messages about the access file contain.
 const ADVICE: &str =
     "'farpool serve --help' shows what the file may have; `farpool token new` prints lines for it";
 
@@ -31,7 +31,7 @@ struct File {
     token: Vec<TokenTable>,
 }
 
-/// `[tenant.NAME]`
+/// A table `[tenant.NAME]` of the file: the limits of a tenant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TenantTable {
@@ -45,7 +45,7 @@ struct TenantTable {
     connections: Option<NonZero<usize>>,
 }
 
-/// `[[token]]`
+/// A table `[[token]]` of the file: an access token by its digest, with its tenant and right.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenTable {

@@ -51,7 +51,7 @@ pub struct TenantLimits {
     pub pool_bytes_max: Option<usize>,
     /// Maximum encoded bytes of the tenant's tables in the data directory.
     pub disk_bytes_max: Option<u64>,
-    /// Maximum bytes of the memory for work that the tenant may have reserved.
+    /// Maximum bytes of memory outside the pool, for executing requests, that the tenant may have reserved.
     pub work_bytes_max: Option<usize>,
     /// Maximum number of the tenant's programs that run at the same time.
     pub programs_max: Option<NonZero<usize>>,
@@ -80,12 +80,12 @@ impl Default for TenantLimits {
 }
 
 impl Access {
-    /// Returns access without tokens: every client acts for the default tenant with every right.
+    /// Returns the access settings of a node without tokens: every client acts for the default tenant with every right.
     pub fn of_everybody() -> Self {
         Access { tokens: None, tenants: BTreeMap::new() }
     }
 
-    /// Returns access that requires a token and has none yet, so that no client can connect.
+    /// Returns access settings that require a token and have none yet, so that no client can connect.
     pub fn of_nobody() -> Self {
         Access { tokens: Some(Vec::new()), tenants: BTreeMap::new() }
     }
@@ -95,7 +95,7 @@ impl Access {
         self.tokens.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Returns this access with an additional token, which has no name and never expires.
+    /// Returns these settings with an additional token, which has no name and never expires.
     #[must_use]
     pub fn with_token(mut self, token: &str, tenant: TenantName, right: Right) -> Self {
         let grant = Grant { digest: Some(TokenDigest::of(token)), name: None, tenant, right, until: None };
@@ -103,7 +103,7 @@ impl Access {
         self
     }
 
-    /// Returns this access with these limits of a tenant.
+    /// Returns these settings with `limits` as the limits of a tenant.
     #[must_use]
     pub fn with_limits(mut self, tenant: TenantName, limits: TenantLimits) -> Self {
         self.tenants.insert(tenant, limits);
@@ -115,7 +115,7 @@ impl Access {
         self.tokens.is_none()
     }
 
-    /// Returns whether `text` is a token of this access, expired or not.
+    /// Returns whether `text` is one of these tokens, expired or not.
     pub(crate) fn has_token(&self, text: &str) -> bool {
         self.tokens.as_ref().is_some_and(|tokens| find(tokens, &TokenDigest::of(text)).is_some())
     }

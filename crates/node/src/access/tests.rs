@@ -1,4 +1,5 @@
-//! Tests of access files, of the error for each mistake, and of token checks.
+//! Tests of access control: parsing access files (tokens and limits of tenants), the error for each mistake in a file,
+//! and checking tokens.
 
 use super::*;
 
@@ -85,7 +86,7 @@ fn a_token_ends_when_it_is_removed_changed_or_over() {
     let removed = Access::of_nobody().confirm(&granted, 0).unwrap_err();
     assert_eq!(removed.kind, ErrorKind::Denied);
     assert!(removed.message.contains("removed"), "{removed}");
-    // A grant that needed no token stays valid without one.
+    // Access that was granted without a token stays valid as long as the node requires no token.
     let everybody = Access::of_everybody().admit(None, 0).unwrap();
     assert_eq!(Access::of_everybody().confirm(&everybody, 0), Ok(()));
     assert_eq!(access.confirm(&everybody, 0).unwrap_err().kind, ErrorKind::Denied);

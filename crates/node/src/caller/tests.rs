@@ -1,5 +1,5 @@
-//! Tests every verb of the table of rights: callers without the right are refused, and nobody sees another
-//! tenant's data.
+//! Tests that each verb (kind of request in the table of rights) is refused to callers without the right, and that no
+//! caller sees another tenant's data.
 
 use super::*;
 use crate::clock::SystemClock;
@@ -12,7 +12,7 @@ use farpool_model::{
 };
 use farpool_pipeline::Step;
 
-/// Performs a verb on the table `name`; an error means that it was refused or nothing was found.
+/// Performs a verb on the table `name`. Returns an error if the node refuses it or finds no such table.
 pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
     match verb {
         Verb::Describe => {
@@ -58,7 +58,7 @@ pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<
             caller.create_view(view.clone(), true)?.wait()?;
             let kept = caller.relation(view.name(), None);
             assert_eq!(kept, Ok(Some(Relation::View(view))));
-            // The name is taken by a table, which only its own tenant sees.
+            // A view cannot have the name of a table of the same tenant; tables of other tenants do not matter.
             let taken = caller.create_view(View::new(name.clone(), "select 1").unwrap(), true);
             assert_eq!(taken.is_err(), caller.table(name, None).is_ok());
             caller.table(name, None).map(drop)
@@ -72,7 +72,7 @@ pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<
             caller.create_schema(&schema)?.wait()?;
             assert_eq!(caller.create_schema(&schema).unwrap_err().kind, ErrorKind::Exists);
             caller.drop_schema(&schema, false)?.wait()?;
-            // A caller with that right finds only its own table.
+            // Returns an error if `name` is a table of another tenant, as the other verbs do.
             caller.table(name, None).map(drop)
         }
         Verb::Status => caller.status().map(|status| {
@@ -88,14 +88,15 @@ pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<
             let spare = TableName::new("spare").unwrap();
             load(&caller.node.owner(tenant("bob")), &spare, LoadMode::Create)?;
             let dropped = caller.drop_table_of(&tenant("bob"), &spare);
-            // The table is left if the caller may not drop it; it is removed for the next caller.
+            // Drops the table for the next caller. This succeeds only if the call before was refused and has left the
+            // table.
             let left = caller.node.owner(tenant("bob")).drop_table(&spare);
             assert_eq!(left.is_ok(), dropped.is_err());
             dropped?.wait()
         }
         Verb::Queries => caller.queries().map(drop),
         Verb::CancelQuery => match caller.cancel_query(1) {
-            // A caller without a connection has no queries.
+            // A caller without a connection has no queries to cancel, so `NotFound` means that the right sufficed.
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
             outcome => outcome,
         },
@@ -103,7 +104,7 @@ pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<
             let (sender, receiver) = std::sync::mpsc::channel();
             caller.begin_backup(move |begun| sender.send(begun.map(drop)).unwrap())?;
             match receiver.recv().unwrap() {
-                // Nodes of these tests have no data directory.
+                // The nodes of these tests have no data directory, so this error means that the right sufficed.
                 Err(error) if error.message.contains("no data directory") => Ok(()),
                 outcome => outcome,
             }
@@ -165,7 +166,8 @@ fn every_verb_takes_its_right_and_reaches_the_callers_own_tables_only() {
                 true => assert_eq!(done, Ok(()), "{verb:?} with {right:?}"),
                 false => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{verb:?} with {right:?}"),
             }
-            // Another tenant's table is not found, whatever the right, and must still exist afterwards.
+            // With any right, verbs that name a table do not find another tenant's table, and this table must still
+            // exist afterwards.
             let names_a_table = !matches!(
                 verb,
                 Verb::Status
@@ -224,7 +226,7 @@ fn a_tenant_keeps_to_the_memory_it_may_have_from_one_moment_to_the_next() {
         };
         node.set_access(Access::of_everybody().with_limits(tenant("ann"), limits));
     };
-    // A limit below one page.
+    // Limits the tenant to less pool memory than one page, so that no table fits.
     within(1 << 20, 64 << 20);
     let full = load(&ann, &one, LoadMode::Create).unwrap_err();
     assert!(full.message.contains("quota"), "{full}");
@@ -235,7 +237,7 @@ fn a_tenant_keeps_to_the_memory_it_may_have_from_one_moment_to_the_next() {
     assert!(refused.message.contains("the tenant has"), "{refused}");
     assert_eq!(ann.tables().unwrap().len(), 1, "what is there stays");
     load(&node.owner(tenant("bob")), &two, LoadMode::Create).unwrap();
-    // Without limits of its own the tenant has those of the node.
+    // A tenant without limits of its own has the limits of the node.
     node.set_access(Access::of_everybody());
     load(&ann, &two, LoadMode::Create).unwrap();
     drop(ann.account().try_reserve(1 << 20).unwrap());
@@ -251,7 +253,7 @@ fn chunks_come_whatever_passes_the_filter_of_their_program() {
     loading.commit().unwrap();
     let (version, table) = caller.source(&name).unwrap();
     let number = |value| Expr::Literal(Literal::new(Value::Int(value), DataType::Int64).unwrap());
-    // No row, which zone maps cannot tell.
+    // No row passes this filter, but zone maps (minimum and maximum per row group) cannot exclude any row group.
     let filter = Expr::compare(CompareOp::Eq, Expr::Column(0), number(7_777));
     let program = Program { filter: Some(filter), ..Program::scan(name, &table.schema, &[0]) };
     let program = caller.prepare(&program, version, table).unwrap();

@@ -7,7 +7,7 @@ use farpool_columns::Table;
 use farpool_model::{Result, TableName, TenantName, Version, limits};
 use std::sync::Arc;
 
-/// The stepped disk; see the module documentation.
+/// The disk of a simulated node: its methods do the work of the threads for the disk when the simulation calls them.
 #[derive(Debug)]
 pub struct SteppedDisk {
     node: Arc<Node>,
@@ -22,12 +22,12 @@ impl SteppedDisk {
         Some(SteppedDisk { node: node.clone(), jobs })
     }
 
-    /// Writes and syncs all waiting records; returns whether there were any.
+    /// Writes and syncs all waiting records of the log of tables; returns whether there were any.
     pub fn write_log(&self) -> bool {
         self.node.catalog().write_records()
     }
 
-    /// Returns the number of waiting records.
+    /// Returns the number of records of the log that wait to be written.
     pub fn records_waiting(&self) -> u64 {
         self.node.catalog().records_waiting()
     }
@@ -79,7 +79,7 @@ impl JobQueue {
         self.state.lock().waiting.len()
     }
 
-    /// Executes one of the waiting jobs.
+    /// Executes the waiting job at `index` in the queue; returns whether there was one.
     fn do_one(&self, index: usize) -> bool {
         let job = self.state.lock().waiting.remove(index);
         job.map(|job| job()).is_some()

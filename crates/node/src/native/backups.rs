@@ -1,4 +1,5 @@
-//! Requests about backups. A connection has at most one backup, whose files are not removed before the connection ends.
+//! Executes requests of the native protocol about backups (a consistent set of the node's data files that a client
+//! downloads). A connection has at most one backup, whose files are not removed before the connection ends.
 
 use super::connection::Connection;
 use crate::Caller;

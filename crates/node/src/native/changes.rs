@@ -29,7 +29,7 @@ pub(super) struct ChangeRequest {
     pub rows: u64,
 }
 
-/// A change in progress.
+/// A change of rows (UPDATE or DELETE) in progress: what is needed to publish it and to answer the client.
 pub(super) struct Change {
     request: ChangeRequest,
     /// The caller on whose behalf the change is made.
@@ -161,7 +161,8 @@ impl Sink for ChangeSink {
         if Caller::is_of_keys(&change.request.program) {
             caller.apart(move |_| change.publish(&run), published);
         } else {
-            // On a thread for the disk, because re-encoded row groups may have to be written to disk first.
+            // Runs on a thread that may block on the disk, because re-encoded row groups may have to be written to disk
+            // first.
             caller.write(move || published(change.publish(&run)));
         }
     }

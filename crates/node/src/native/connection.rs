@@ -44,13 +44,14 @@ const HELD_BYTES_SHORT: usize = 64 << 10;
 /// Minimum bytes of an answer whose memory is charged to the tenant while the answer waits to be sent.
 const ANSWER_BYTES_MIN: u64 = 64 << 10;
 
-/// The work of an open stream.
+/// The work that is in progress for an open stream, so that it can be stopped when the client cancels the stream or
+/// disconnects.
 pub(crate) enum StreamWork {
     /// A request that waits for a worker or for memory, or is being executed.
     Request(RequestCancel),
     /// The run (execution) of a program.
     Run(Arc<Run>),
-    /// A load in progress.
+    /// A load in progress: the queue of its received rows.
     Load(Arc<Inbox>),
     /// An answer that waits to be sent; the reservation of its memory.
     Answer(#[expect(dead_code, reason = "held until it has left")] Reservation),
@@ -66,7 +67,7 @@ pub(crate) struct RequestCancel {
 }
 
 impl StreamWork {
-    /// Stops the work.
+    /// Stops the work of the stream, because the client no longer wants the answer.
     fn abandon(self) {
         match self {
             StreamWork::Request(cancel_signal) => {
@@ -91,7 +92,7 @@ pub(crate) struct Connection {
     /// The async runtime on which workers start waits; `None` if the connection is not served by one.
     pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
-    /// Number of received bytes that do not form a complete message yet.
+    /// Number of received bytes of messages that are incomplete.
     incomplete: AtomicUsize,
     /// A counter that grows with each read and each frame handled; if it does not grow, the client may be gone. Frames
     /// are counted, too, because frames that arrived in one read may be handled much later.
@@ -139,7 +140,7 @@ impl Connection {
     }
 
     /// Returns `messages`, encrypted if the client requested that. The caller must send them at once and in order,
-    /// before or after all rows.
+    /// because encrypted answers are numbered, and either before or after all rows.
     ///
     /// # Errors
     /// Errors of [`Connection::push`]; `Internal` when rows are missing.
@@ -152,8 +153,8 @@ impl Connection {
         messages.into_iter().map(seal).collect()
     }
 
-    /// Returns the message for an error, encrypted if the client requested that. If encrypting fails, returns the error
-    /// of that instead.
+    /// Returns the message for an error, encrypted if the client requested that. If encrypting fails, the message is
+    /// about that failure instead.
     fn error_message(&self, stream: u32, error: Error) -> Option<Outgoing> {
         let plain = |error| Response::Error(error).encode().ok()?.pop();
         let Some(sealer) = self.sealer(stream) else { return plain(error) };
@@ -247,7 +248,7 @@ impl Connection {
                     turn = Turn::new();
                 }
             }
-            // Sends answers made on this thread before it waits for more bytes.
+            // Sends the answers that this thread has queued, before the thread waits for more bytes.
             self.outbox.flush();
             let unread = if buffer.is_empty() { 0 } else { buffer.capacity() };
             let incomplete = assembler.bytes_held() + unread;

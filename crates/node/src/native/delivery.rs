@@ -1,4 +1,5 @@
-//! Connects the list of running programs with the stream on which a program's result is sent.
+//! Connects the list of running programs with the stream on which a program's result is sent, so that a listed program
+//! can be stopped, and its progress shown.
 
 use super::connection::Connection;
 use crate::queries::Delivery;
@@ -12,7 +13,7 @@ pub(super) struct StreamDelivery {
 }
 
 impl StreamDelivery {
-    /// Returns the delivery on `stream`.
+    /// Creates the delivery of a result on `stream` of a connection, which it refers to weakly.
     pub fn new(connection: &Arc<Connection>, stream: u32) -> Self {
         StreamDelivery { connection: Arc::downgrade(connection), stream }
     }

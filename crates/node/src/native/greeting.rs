@@ -23,9 +23,9 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes per read during the handshake; the hello (the client's first message) is small.
 const READ_BYTES: usize = 4096;
 
-/// Result of a handshake.
+/// The result of the handshake of a new connection.
 pub(super) enum Greeting {
-    /// The client was authenticated.
+    /// The client was authenticated, and the connection can serve requests.
     Welcome(Box<Client>),
     /// The peer was refused: its socket, the bytes to send before closing it, and the reason.
     Refused(Arc<dyn Socket>, Vec<u8>, Error),
@@ -41,7 +41,7 @@ pub(super) struct Client {
     pub pass: AccessPass,
     /// Bytes that were received after the hello.
     pub received: BytesMut,
-    /// Counts the connection until it is dropped.
+    /// Guard that counts the connection as one of its tenant until it is dropped.
     pub guard: ConnectionGuard,
 }
 
@@ -174,12 +174,12 @@ impl GreetingState {
         Ok(Greeting::Welcome(Box::new(Client { socket, caller, pass, received, guard })))
     }
 
-    /// Returns the refusal of a farpool client.
+    /// Returns the refusal of a peer that speaks the native protocol; the error is sent as a message.
     fn refuse(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), error_bytes(&error), error)
     }
 
-    /// Returns the refusal of a peer that speaks another protocol.
+    /// Returns the refusal of a peer that speaks another protocol; the error is sent in that protocol, if it is known.
     fn turn_away(&self, error: Error) -> Greeting {
         Greeting::Refused(self.socket.clone(), reply_to_stranger(&self.received), error)
     }

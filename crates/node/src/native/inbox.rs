@@ -21,7 +21,7 @@ pub(crate) struct Inbox {
 struct InboxState {
     /// Id of the task that decodes the rows; `None` until it is submitted.
     task: Option<TaskId>,
-    /// The claim to the name of the table, if the load creates the table.
+    /// The claim to the name of the table (no other load may create it), if the load creates the table.
     claim: Weak<Claim>,
     window: Window,
     rows: VecDeque<Message>,
@@ -29,7 +29,7 @@ struct InboxState {
     held: Reservation,
     /// Result of the load's wait for memory, until it is taken.
     memory: Option<Result<Reservation>>,
-    /// Number of calls of [`Inbox::is_silent`] since rows arrived.
+    /// Number of calls of [`Inbox::is_silent`] since rows last arrived.
     looks_silent: u32,
     messages: u64,
     is_complete: bool,
@@ -37,19 +37,19 @@ struct InboxState {
 }
 
 impl InboxState {
-    /// Adjusts the reservation to the rows that are queued.
+    /// Grows or shrinks the reservation `held` to the bytes of the queued rows beyond a window.
     fn hold(&mut self) {
         let bytes: usize = self.rows.iter().map(|message| message.body.len()).sum();
         self.held.set(bytes.saturating_sub(limits::STREAM_WINDOW_BYTES));
     }
 }
 
-/// Result of [`Inbox::take`].
+/// The next thing in an inbox, as [`Inbox::take`] returns it.
 #[derive(Debug)]
 pub(crate) enum InboxItem {
-    /// A message with rows.
+    /// A received message with rows to decode.
     Rows(Message),
-    /// Nothing has arrived yet.
+    /// No message is queued, and more may arrive.
     Nothing,
     /// All rows have arrived and were taken.
     Complete,
@@ -140,7 +140,7 @@ impl Inbox {
         state.is_closed || state.is_complete || !state.rows.is_empty()
     }
 
-    /// Takes the next message.
+    /// Takes the next message with rows out of the queue, or returns why there is none. Does not block.
     pub fn take(&self) -> InboxItem {
         let mut state = self.state.lock();
         if state.is_closed {

@@ -48,18 +48,18 @@ impl Queued {
     }
 }
 
-/// Bytes queued on a stream from which on its program pauses.
+/// Number of bytes queued on a stream from which on the stream's program pauses.
 const WINDOW_BYTES: u64 = limits::STREAM_WINDOW_BYTES as u64;
 
-/// Bytes queued on all streams of a connection from which on the connection is crowded, that is, programs pause unless
-/// their stream has nothing queued.
+/// Number of bytes queued on all streams of a connection from which on the connection is *crowded*: programs then pause
+/// unless their stream has nothing queued.
 const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 
-/// An open stream: its work, and the messages queued on it.
+/// An open stream: the work in progress for it, and the queue of messages to be sent on it.
 struct Lane<W> {
     /// The work of the stream; `None` after it was given up and only the error is left to be sent.
     work: Option<W>,
-    /// Encrypts the answers, if the client requested sealed answers.
+    /// Encryptor of the answers; `None` unless the client requested sealed (end-to-end encrypted) answers.
     sealer: Option<Arc<Sealer>>,
     opened_ns: u64,
     queue: VecDeque<Queued>,
@@ -77,9 +77,9 @@ impl<W> Lane<W> {
         self.queue.front().is_some_and(|m| m.started || !m.metered || self.window.is_open())
     }
 
-    /// Returns whether the stream's program may make more rows. While the stream has no credit, or the connection is
-    /// crowded, only a stream with nothing queued has room. So each stream can make progress, and a client may read its
-    /// streams in any order.
+    /// Returns whether the stream's program may make more rows ("has room"). While the stream has no credit, or the
+    /// connection is crowded, only a stream with nothing queued has room. So each stream can make progress, and a
+    /// client may read its streams in any order.
     fn has_room(&self, crowded: bool) -> bool {
         let full = self.queue.len() >= limits::QUEUED_BATCHES_MAX || self.bytes_queued >= WINDOW_BYTES;
         self.queue.is_empty() || !(full || crowded || !self.window.is_open())
@@ -271,7 +271,7 @@ impl<W> Lanes<W> {
         stalled.map(|(stream, lane)| Stalled { stream: *stream, bytes_queued: lane.bytes_queued }).collect()
     }
 
-    /// Returns the number of bytes sent on all streams so far.
+    /// Returns the total number of bytes picked for sending on all streams so far.
     pub fn bytes_left(&self) -> u64 {
         self.bytes_left
     }
@@ -289,7 +289,8 @@ impl<W> Lanes<W> {
         self.lanes.get(&stream).is_none_or(|lane| lane.has_room(self.is_crowded()))
     }
 
-    /// Takes frames from the streams in turn, until they have at least `bytes_max` bytes or nothing may be sent.
+    /// Takes frames from the streams in turn, until they have at least `bytes_max` bytes together or no stream has a
+    /// frame that may be sent.
     pub fn pick(&mut self, bytes_max: usize) -> Picked {
         let mut picked = Picked::default();
         let mut bytes = 0;

@@ -62,7 +62,7 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         state: Mutex::new(state),
         outcome: Mutex::default(),
     };
-    // Safe, because rows that follow are put into the inbox by this thread, that is, after the task is set.
+    // No rows can arrive before the task is set, because this thread puts them into the inbox.
     inbox.set_task(connection.caller.submit_task(Arc::new(task)));
     Ok(())
 }
@@ -79,16 +79,16 @@ struct LoadTask {
 
 struct LoadState {
     phase: LoadPhase,
-    /// Number of steps that workers are executing.
+    /// Number of steps of this load that workers are executing at the moment.
     in_hand: usize,
     /// Messages whose credit was not returned to the client yet, in order: the number of rows of the load up to the end
     /// of the message, and the bytes of the message.
     unpaid: VecDeque<(u64, u64)>,
-    /// Reservation of memory for rows from their arrival until they are in the pool.
+    /// Reservation of memory outside the pool for rows, from their arrival until they are placed in the pool.
     held: Reservation,
     /// The part of `held` for the message being decoded.
     decoding: usize,
-    /// Aborts the wait for memory.
+    /// Handle that aborts the load's wait for memory; `None` if it does not wait.
     waits: Option<AbortHandle>,
     /// Records the outcome, if the load has an id.
     recording: Option<OutcomeRecorder>,
@@ -97,17 +97,17 @@ struct LoadState {
 enum LoadPhase {
     /// The request that begins the load has not been decoded yet.
     New(Message),
-    /// Rows are arriving.
+    /// The load has begun, and its rows are arriving or being encoded.
     Open(Box<OpenLoad>),
     /// All rows are encoded, but profiles of earlier versions have to be computed before the rows become visible.
     Behind(Box<OpenLoad>, Arc<ProfileWait>),
-    /// The append waits in the queue of appends to the table.
+    /// The load is an append, which waits in the queue of appends to its table to become part of a version.
     InLine(Arc<Append>),
     /// The version is made and not durable yet; the outcome arrives here when it is.
     Committed(Durable),
     /// A load with the same id was registered before; this load waits for its outcome.
     Again(Arc<RepeatedLoad>),
-    /// A worker has taken the phase out to change it.
+    /// Placeholder while a worker, which has moved the phase out of the state, changes it.
     Taken,
 }
 
@@ -130,7 +130,7 @@ struct ProfileWait {
 
 struct OpenLoad {
     load: Load,
-    /// The schema of the messages.
+    /// The schema of the rows in the client's messages.
     schema: SchemaRef,
     /// Whether a worker is decoding a message. Later messages wait, because rows are kept in order.
     is_decoding: bool,
@@ -148,13 +148,13 @@ enum Step {
     KeepUp(Arc<ProfileWait>),
     Commit(Box<OpenLoad>),
     Append(Arc<Append>),
-    /// Answer the client with this outcome.
+    /// Answer the client with this outcome of the load.
     Answer(Result<TableInfo>),
     /// Answer the client with the outcome of the first load with this id.
     Repeat(Arc<RepeatedLoad>),
     /// The client cancelled the load or disconnected: drop what was loaded.
     Abandon(LoadPhase),
-    /// Nothing, because other workers do what is left.
+    /// Do nothing, because other workers do what is left.
     Nothing,
 }
 
@@ -200,7 +200,7 @@ impl Task for LoadTask {
 }
 
 impl LoadTask {
-    /// Frees the pages and the memory of the load.
+    /// Frees the load's pages in the pool and its memory outside the pool.
     fn let_go(&self) {
         let mut state = self.state.lock();
         let phase = mem::replace(&mut state.phase, LoadPhase::Taken);
@@ -365,7 +365,8 @@ impl LoadTask {
         })
     }
 
-    /// Records the result of a step, and returns credit to the client for rows that were encoded.
+    /// Records the result of a step, and grants the client credit (flow control) for rows that were encoded in the
+    /// step.
     fn settle(
         &self,
         book: impl FnOnce(&mut OpenLoad, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,
@@ -455,7 +456,7 @@ impl LoadState {
                 let news = inbox.has_memory() || inbox.is_closed();
                 return open.load.has_piece() || self.in_hand > 0 || news;
             }
-            // What is left is being done by other threads.
+            // All rows have arrived, and other threads are encoding what is left, so there is no step to do.
             LoadPhase::Open(open) if open.is_complete && open.load.is_waiting() => {
                 return open.load.has_piece() || self.in_hand > 0 || inbox.is_closed();
             }

@@ -14,11 +14,12 @@ const NETWORK_BYTES_PER_S: f64 = 1.25e9;
 /// Minimum bytes of a measurement. Reason for 8 MiB: several times what the buffers of a socket accept at once.
 const SAMPLE_BYTES: usize = 8 << 20;
 
-/// The measured rate of one connection.
+/// The rate at which the socket of one connection accepts bytes, measured or estimated.
 #[derive(Debug)]
 pub(super) struct Meter {
     bytes_per_s: f64,
-    /// The current period in which there was always something to write; `None` if nothing is left to write.
+    /// The current period in which the connection has always had something to write; `None` if nothing is left to
+    /// write.
     busy: Option<Busy>,
 }
 

@@ -48,9 +48,9 @@ const IDLE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ShutdownPhase {
     Serving,
-    /// Each connection closes when no request is in progress on it.
+    /// First phase: each connection closes as soon as no request is in progress on it.
     Draining,
-    /// All connections close.
+    /// Second phase: all connections close, also those with requests in progress.
     Ending,
 }
 

@@ -62,7 +62,7 @@ impl Keepalive {
 }
 
 enum WriteProgress {
-    /// Nothing is left to write, or another thread is the writer.
+    /// Nothing is left to write, or another thread is the writer and will write it.
     Done,
     /// The maximum number of writes was made, and there is more to write.
     More,

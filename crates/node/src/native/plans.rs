@@ -22,8 +22,9 @@ const IN_HAND_BYTES: usize = 256 << 10;
 /// Bytes by which the reservation of a larger plan grows in one step.
 const STEP_BYTES: usize = 256 << 10;
 
-/// A plan waits for twice as much memory as it lacked, up to 1/4 of the memory for work. Reason: it would otherwise
-/// have to wait again and again as it grows.
+/// Divisor: a plan that lacks memory waits for twice as much as it lacked, up to 1/4 of the memory for work (outside
+/// the pool). Reason: the reservation of a plan grows while it is decoded, so the plan would otherwise wait again and
+/// again.
 const AHEAD_PART: usize = 4;
 
 /// The reserved memory of one request: that of its message, and that of its plan while a worker handles it.
@@ -41,9 +42,9 @@ pub(super) struct PlanMemory {
 /// The use for which a request lacks memory, and the number of bytes that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum PlanShortage {
-    /// Memory for its plan.
+    /// The request lacks this many bytes of memory for its plan (encoded program).
     Plan(usize),
-    /// A place where its program can wait.
+    /// The request lacks a place (memory for its plan while the program waits for a turn) of this many bytes.
     Place(usize),
 }
 
@@ -179,7 +180,7 @@ mod tests {
         let kept = memory.keep(STEP_BYTES + 7).unwrap();
         assert_eq!((kept.bytes(), account.free()), (STEP_BYTES + 7, LIMIT - MESSAGE - STEP_BYTES - 7));
         assert_eq!((memory.held.get_mut().bytes(), memory.wait_wanted()), (MESSAGE, None));
-        // A program smaller than its plan releases the rest.
+        // If the compiled program takes less memory than its plan, the rest of the reservation is released.
         drop(kept);
         memory.hold(IN_HAND_BYTES + STEP_BYTES).unwrap();
         let kept = memory.keep(7).unwrap();
@@ -213,7 +214,7 @@ mod tests {
         let error = memory.wait(PlanShortage::Plan(bytes), &account).await.unwrap_err();
         assert!(error.message.contains("2.5 MiB"), "{error:?}");
         assert_eq!(begun.elapsed(), PATIENCE);
-        // The time limit applies to all waits together.
+        // The second wait fails at once, because the time limit applies to all waits of a request together.
         assert!(memory.wait(PlanShortage::Plan(bytes), &account).await.is_err());
         assert_eq!(begun.elapsed(), PATIENCE);
         drop(others);

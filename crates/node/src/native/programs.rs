@@ -30,11 +30,11 @@ pub(super) struct ProgramStart {
     pub wanted: RequestedResult,
 }
 
-/// The outcome that a client wants from a program.
+/// What the client wants from a program: its rows, or a change of the table.
 pub(super) enum RequestedResult {
     /// Rows in the form `results`; the message `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },
-    /// A change of the table's rows.
+    /// The program is a change of the table's rows (UPDATE or DELETE).
     Change(Change),
 }
 
@@ -107,7 +107,7 @@ impl ProgramStart {
     }
 }
 
-/// Waits for the turn of a program, then reserves its memory, waiting for that, too.
+/// Waits for the turn of a program (the number of concurrent programs is limited), then until its memory is reserved.
 async fn admit(
     caller: &Caller,
     run: &Run,

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 /// Maximum number of refusals per period that are logged individually; others are only counted.
 const LINES_PER_PERIOD: u32 = 20;
 
-/// Nanoseconds of a period: a minute.
+/// Length of a period of the rate limit, in nanoseconds: a minute.
 const PERIOD_NS: u64 = 60_000_000_000;
 
 /// Logs refused connections and counts those of the current period.
@@ -24,7 +24,7 @@ struct Period {
 enum LogDecision {
     /// Log the refusal, and that `kept_back` refusals were not logged in the previous period.
     Whole { kept_back: u64 },
-    /// Only count the refusal.
+    /// The refusal is counted and not logged, because the limit of the period is reached.
     KeptBack,
 }
 

@@ -62,15 +62,16 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
     }
-    // The bytes have been received already, so they are charged even beyond the limit; further reads then wait for
-    // memory.
+    // The bytes of the message have been received already, so they are charged to the tenant even beyond its limit;
+    // reads of further messages then wait for memory.
     let memory = PlanMemory::new(connection.caller.account().take(message.body.len()));
     QueuedRequest { connection: connection.clone(), message, cancel_signal, memory }.look();
     Ok(())
 }
 
 impl QueuedRequest {
-    /// Submits the request to a worker, which executes it and sends the answer.
+    /// Submits the request to the workers as a task; the worker that takes it executes the request and sends the
+    /// answer.
     fn look(self) {
         let (to, stream) = (self.connection.clone(), self.message.stream);
         let caller = self.connection.caller.until(self.cancel_signal.cancel.clone());

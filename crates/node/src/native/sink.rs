@@ -1,4 +1,5 @@
-//! Encodes the batches of a program's result as messages, on the worker that made them.
+//! Encodes the batches of a program's result as messages of the native protocol, on the worker thread that made them,
+//! and queues them to be sent.
 
 use super::connection::Connection;
 use super::packing::ResultPacker;
@@ -54,7 +55,8 @@ impl StreamSink {
         }
     }
 
-    /// Sends the messages that `make` returns; does nothing if the stream was closed.
+    /// Calls `make` and sends the messages that it returns; does nothing if the stream was closed. Stops the program if
+    /// `make` fails.
     fn send(&self, make: impl FnOnce() -> Result<Vec<Outgoing>>) {
         let outbox = &self.connection.outbox;
         if outbox.with(|lanes| lanes.work(self.stream).is_none()) {

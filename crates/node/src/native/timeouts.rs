@@ -116,12 +116,12 @@ fn gone() -> Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Liveness {
     Alive,
-    /// Silent for so long that it must be pinged.
+    /// The client has been silent for so long that it must be pinged.
     Unknown,
     Gone,
 }
 
-/// Measures for how many ticks a client has been silent.
+/// Counter of the ticks since bytes were last received from or sent to a client.
 #[derive(Debug, Default)]
 struct Silence {
     progress: (u64, u64),

@@ -5,22 +5,22 @@
 
 use farpool_wire::{FrameHeader, FrameKind};
 
-/// Cost of a whole turn, in bytes. Reason for 256 KiB: one read of the socket, and at most 64 frames; with shorter
-/// turns, the thread would switch between loads all the time.
+/// Cost of a whole turn of a connection, in bytes. Reason for 256 KiB: one read of the socket, and at most 64 frames;
+/// with shorter turns, the thread would switch between loads all the time.
 const TURN_BYTES: usize = 256 << 10;
 
 /// Cost of a frame in addition to its bytes. Reason for 4 KiB: handling the smallest frame takes about as long as
 /// copying so many bytes.
 const FRAME_BYTES: usize = 4 << 10;
 
-/// The rest of the current turn of a connection.
+/// The part of a connection's current turn that is not used up.
 #[derive(Debug)]
 pub(super) struct Turn {
     bytes_left: usize,
 }
 
 impl Turn {
-    /// Creates a turn of which nothing is used.
+    /// Creates a turn of which nothing is used up.
     pub fn new() -> Self {
         Turn { bytes_left: TURN_BYTES }
     }

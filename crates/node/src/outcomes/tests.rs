@@ -1,4 +1,4 @@
-//! Tests that ids are used once, and that remembered outcomes are bounded.
+//! Tests of remembered outcomes of loads: an id makes at most one load, and old or too many outcomes are dropped.
 
 use super::*;
 use farpool_memory::WorkMemory;
@@ -31,7 +31,8 @@ impl Bench {
         recording
     }
 
-    /// Returns what a request for the outcome is answered now, if it is.
+    /// Asks for the outcome of the load `id`. Returns the answer (the outcome, and the newest version whose load is no
+    /// longer remembered); `None` if the answer has to wait for the load to end.
     fn ask(&self, id: u128) -> Option<(LoadOutcome, Version)> {
         let told = Arc::new(Mutex::new(None));
         let (teller, now_ns) = (told.clone(), self.now_ns.load(Ordering::Relaxed));
@@ -72,7 +73,7 @@ fn a_load_that_is_asked_for_before_it_comes_does_not_begin_any_more() {
     assert_eq!(bench.ask(1).unwrap().0, LoadOutcome::NotLoaded);
     let LoadRegistration::Known(late) = bench.begin(1) else { panic!("it begins") };
     assert_eq!(late.outcome(), Some(LoadOutcome::NotLoaded));
-    // A load that is dropped before its end.
+    // A load whose recorder is dropped before its end counts as not loaded.
     drop(bench.new_load(2));
     assert_eq!(bench.ask(2).unwrap().0, LoadOutcome::NotLoaded);
 }
@@ -110,7 +111,7 @@ fn outcomes_are_forgotten_when_they_are_old_or_too_many_and_their_memory_comes_b
     }
     assert_eq!(bench.bytes_used(), most * LOAD_OUTCOME_BYTES as u64);
     assert_eq!(bench.ask(10).unwrap(), (loaded(11), Version(10)));
-    // The answer includes the newest version whose load is forgotten.
+    // The outcome of load 9 was dropped. The answer includes the newest version whose load is no longer remembered.
     assert_eq!(bench.ask(9).unwrap(), (LoadOutcome::NotLoaded, Version(10)));
     bench.now_ns.store(LOAD_OUTCOME_MS * 1_000_000, Ordering::Relaxed);
     let under_way = bench.new_load(u128::MAX);
@@ -156,7 +157,7 @@ fn a_tenant_without_memory_forgets_its_own_oldest() {
         assert!(under_way.len() < 8);
     };
     assert_eq!(error.kind, ErrorKind::OverLimit);
-    // There is no memory for an error's text, either.
+    // There is no memory for the text of a failed load's error either, so the text is dropped.
     under_way[0].settle(LoadOutcome::Failed(Error::invalid("x".repeat(4000))));
     let Some((LoadOutcome::Failed(error), _)) = bench.ask(30) else { panic!("no outcome") };
     assert_eq!(error.kind, ErrorKind::Invalid);

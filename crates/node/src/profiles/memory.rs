@@ -18,7 +18,7 @@ struct MemoryWait {
     account: Account,
     /// The async runtime on which waits run; with `None`, waiting fails.
     runtime: Option<Handle>,
-    /// Callback that is called when a wait has ended.
+    /// Callback that tells the profile's task that a wait has ended.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<MemoryWaitState>,
 }
@@ -39,7 +39,7 @@ impl ProfileMemory {
         ProfileMemory(Arc::new(MemoryWait { account, runtime, wake, state: Mutex::default() }))
     }
 
-    /// Returns whether a wait has ended whose result [`ProfileMemory::give_to`] has not passed on yet.
+    /// Returns whether a wait for memory has ended whose result [`ProfileMemory::give_to`] has not passed on yet.
     pub fn has_come(&self) -> bool {
         self.0.state.lock().outcome.is_some()
     }

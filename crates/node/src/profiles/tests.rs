@@ -1,5 +1,5 @@
-//! Tests of profiles at a node whose only worker is the test, with a clock by which each step does one
-//! column.
+//! Tests of profiles (statistics of a table's columns) at a node without worker threads: the test itself executes the
+//! scheduler's steps, with a clock that makes each step compute one column.
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
@@ -15,7 +15,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
-/// A clock that advances by the length of a step each time it is read.
+/// A clock that advances by the maximum duration of a step each time it is read, so that a step ends after its first
+/// column.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
 
@@ -29,7 +30,8 @@ impl Clock for Ticking {
 }
 
 impl Ticking {
-    /// Advances the clock, so that rows do not count as having just come.
+    /// Advances the clock far enough that rows loaded before count as old, because profiles of fresh rows are
+    /// postponed.
     fn pass(&self) {
         self.0.fetch_add(10_000_000_000, SeqCst);
     }
@@ -81,7 +83,7 @@ fn work(node: &Node, class: Class) -> bool {
     node.scheduler().try_work(class) == Attempt::Worked
 }
 
-/// Requests statistics; the result is stored once it is there.
+/// Requests statistics of a table without blocking. The result is `None` until they have been computed.
 fn ask(caller: &Caller, table: &str) -> Arc<Mutex<Option<Result<TableStatistics>>>> {
     let answer = Arc::new(Mutex::new(None));
     let to = answer.clone();
@@ -163,7 +165,8 @@ fn requests_beyond_a_number_wait_for_their_turns_and_none_of_another_tenant_does
     let begun = |table: &String| info(&ann, table).rows_profiled != Some(0);
     let statistics = |table: &String| ann.known_statistics(&name(table), &[0]).unwrap();
     assert!(tables.iter().all(|table| statistics(table).columns[0].sketch.is_none() && !begun(table)));
-    // The first request is cancelled, and the last gets its turn before the others are done.
+    // The first request is cancelled, so that the last one, which waits for a turn, can begin before the others have
+    // ended.
     cancels[0].set();
     ann.wake();
     while answers[0].lock().is_none() {
@@ -172,7 +175,7 @@ fn requests_beyond_a_number_wait_for_their_turns_and_none_of_another_tenant_does
     assert_eq!(answers[0].lock().take().unwrap().unwrap_err().kind, ErrorKind::Cancelled);
     while work(&node, Class::Foreground) {}
     assert!(answers[1..].iter().chain([&of_bob]).all(|answer| answer.lock().take().unwrap().is_ok()));
-    // The profile begun by the first request is left to the background.
+    // The profile that the cancelled request had begun is completed as background work.
     assert!(!is_profiled(&ann, &tables[0]));
     while work(&node, Class::Background) {}
     assert!(is_profiled(&ann, &tables[0]));
@@ -198,7 +201,7 @@ fn take_all(caller: &Caller) -> Reservation {
     caller.account().try_reserve(caller.account().free()).unwrap()
 }
 
-/// Lets the tasks that wait for memory run.
+/// Yields until other tasks that can continue, such as those that wait for memory, have run.
 async fn others_go_on() {
     for _ in 0..10 {
         yield_now().await;
@@ -264,14 +267,14 @@ fn profiles_that_lack_memory_rest_and_keep_nobody_from_going_on() {
         load(of, table, LoadMode::Create, 5);
     }
     clock.pass();
-    // One of the profiles has begun.
+    // The first step begins one of the profiles, which gets memory.
     assert!(work(&node, Class::Background));
     let others = take_all(&ann);
     let rounds = (0..200).take_while(|_| work(&node, Class::Background)).count();
     assert!(rounds < 200, "where all lack memory, they rest");
     let made =
         || [(&ann, "a"), (&ann, "b"), (&bob, "c"), (&bob, "d")].map(|(of, table)| is_profiled(of, table));
-    // Its memory is enough for the others, one after the other.
+    // The profile that has memory is completed, and its memory then suffices for the others, one after the other.
     for _ in 0..1000 {
         clock.pass();
         work(&node, Class::Background);
@@ -316,13 +319,13 @@ fn when_the_node_ends_who_waits_is_told() {
     assert!(work(&node, Class::Foreground) && work(&node, Class::Background));
     node.shutdown();
     assert_eq!(answer.lock().take().unwrap().unwrap_err().kind, ErrorKind::Unavailable);
-    // In the same process, a caller can still compute the profile on its own thread.
+    // A caller within the node's process can still compute the profile on its own thread.
     load(&ann, "v", LoadMode::Create, 5);
     assert_eq!(ann.statistics(&name("u")).unwrap().table.rows, 1_000);
     assert_eq!(node.scheduler().running(), 0);
 }
 
-/// Waits until a profile that was not requested is complete.
+/// Does steps until the profile of a table, which nobody has requested, is complete.
 fn await_profile(caller: &Caller, table: &str) {
     for _ in 0..60_000 {
         if is_profiled(caller, table) {

@@ -33,7 +33,7 @@ impl ReadAhead {
         self.memory = Some(account.empty());
     }
 
-    /// Waits for `waited` and returns its result; receives bytes from `socket` in the meantime.
+    /// Waits for the future `waited` and returns its result; reads bytes from `socket` in the meantime.
     ///
     /// # Errors
     /// An error if the client has closed the connection, or the connection is broken.

@@ -1,8 +1,8 @@
 //! A batch: the complete requests in a client's receive buffer, parsed and not executed yet.
 //!
-//! Invariant: no call takes longer than a step, however long a request is, so that other clients of the thread need not
-//! wait. A request with many arguments is parsed in several calls, and its arguments are collected by the thread that
-//! executes it.
+//! Invariant: no call takes longer than a step (some ten microseconds), however long a request is, so that other
+//! clients of the thread need not wait. A request with many arguments is parsed in several calls, and its arguments are
+//! collected by the thread that executes it.
 
 use farpool_kv::resp::{Parser, ParserLimits, ProtocolError, Step};
 use farpool_kv::{Keyspace, LookAhead, PrefetchList, SpaceId};
@@ -31,7 +31,7 @@ pub(super) struct Batch {
     arguments: Vec<Range<usize>>,
     /// Index of the next request to execute.
     next: usize,
-    /// Number of bytes of the buffer that the parsed requests occupy.
+    /// Number of bytes at the beginning of the buffer that the parsed requests occupy.
     bytes: usize,
     /// Number of bytes after the parsed requests that the parser has seen; the next field is the minimum number of
     /// further bytes that it needs.
@@ -50,18 +50,19 @@ struct PendingRequest {
 enum ArgumentRanges {
     /// Indexes into [`Batch::arguments`], whose ranges refer to the buffer.
     Few(Range<usize>),
-    /// An offset in the buffer, and ranges relative to it.
+    /// The offset of the request in the buffer, and the ranges of its arguments relative to that offset. For requests
+    /// with many arguments.
     Many(usize, Vec<Range<usize>>),
 }
 
 /// The outcome of [`Batch::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FillOutcome {
-    /// There are complete requests.
+    /// The batch has at least one complete request to execute.
     Some,
-    /// The first request is incomplete.
+    /// The first request is incomplete: more bytes must be received.
     None,
-    /// The first request is parsed in part: call again.
+    /// The first request has been parsed in part, to keep the call short; the caller must call again.
     InPart,
 }
 
@@ -145,7 +146,7 @@ impl Batch {
         let before = self.bytes;
         self.bytes += bytes;
         let argument_ranges = match count {
-            // An empty request gets no reply.
+            // An empty request is skipped, because it gets no reply.
             0 => return,
             count if count > MANY => ArgumentRanges::Many(before, self.parser.take_arguments()),
             _ => {
@@ -205,7 +206,7 @@ impl Batch {
     }
 }
 
-/// The arguments of a request.
+/// The arguments of a request, few of them or many.
 pub(super) enum Arguments<'a> {
     Few([&'a [u8]; FEW], usize),
     Many(Vec<&'a [u8]>),
@@ -248,7 +249,7 @@ mod tests {
         Keyspace::new(&pool, &farpool_model::TenantName::default(), [3; 16], 4)
     }
 
-    /// Requests with many and with long arguments, all of them complete: each call parses a part.
+    /// Parses complete requests with many or with long arguments, of which each call must parse only a part.
     #[test]
     fn a_call_parses_no_more_than_a_step() {
         let keys = keys();

@@ -1,4 +1,4 @@
-//! The subcommands of `CLIENT`, about a connection and the other connections of its tenant.
+//! The subcommands of `CLIENT` of the Redis protocol, about a connection and the other connections of its tenant.
 
 use super::clients::ConnectionRecord;
 use super::host::{Client, Done, ReplyMode};
@@ -240,7 +240,8 @@ impl Client {
         }
     }
 
-    /// Publishes the data and the counters of a batch, for other clients to read.
+    /// Makes the connection's data and counters, as of the end of a batch of requests, readable by other clients of the
+    /// tenant.
     pub fn settle(&mut self, session: &Session) {
         self.usage.facts.space = session.space();
         (self.usage.facts.queued, self.usage.facts.queued_bytes) = (session.queued(), session.bytes());

@@ -1,4 +1,5 @@
-//! The clients of a tenant: the data for `CLIENT LIST`, `INFO`, `CLIENT KILL` and `CLIENT PAUSE`.
+//! The clients of the Redis protocol of one tenant: the data for `CLIENT LIST`, `INFO`, `CLIENT KILL` and `CLIENT
+//! PAUSE`.
 //!
 //! A connection counts its commands locally and publishes the counts once per batch, under a lock of its own, for which
 //! only requests that visit all clients contend.
@@ -12,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// Interval in milliseconds at which the rate of commands per second is updated.
+/// Interval between updates of the rate of commands per second, in milliseconds.
 const SECOND_MS: u64 = 1000;
 
 /// Counters of executed commands, by name.
 #[derive(Default)]
 pub(super) struct Tallies(Vec<Tally>);
 
-/// The counters of one command.
+/// The counters of one command, for `INFO commandstats`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     name: &'static str,
@@ -75,7 +76,7 @@ impl Tallies {
 /// The data of a connection that other clients of the tenant can read.
 pub(super) struct ConnectionRecord {
     pub number: u64,
-    /// Address of the client.
+    /// Network address of the client.
     pub peer: String,
     /// Local address that the client connected to.
     pub local: String,
@@ -140,7 +141,7 @@ impl ConnectionRecord {
         self.ending.notified().await;
     }
 
-    /// Makes the connection end, which may take a moment; returns false if it was killed before.
+    /// Requests that the connection ends, and does not wait for that; returns false if it was requested before.
     pub fn end(&self) -> bool {
         self.ending.notify_one();
         !self.is_ending.swap(true, Ordering::Relaxed)
@@ -190,7 +191,7 @@ impl ConnectionRecord {
     }
 }
 
-/// The clients of one tenant.
+/// The connected clients of one tenant, and the tenant's counters.
 #[derive(Default)]
 pub(super) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ConnectionRecord>>>,
@@ -351,7 +352,7 @@ pub(super) fn command_lines(counts: &Counts) -> String {
     for (name, Tally { calls, ns, rejected, failed, .. }) in &counts.by_name {
         let us = ns / 1000;
         let each = if *calls == 0 { 0.0 } else { us as f64 / *calls as f64 };
-        // Writing to a string does not fail.
+        // The result is ignored, because writing to a string does not fail.
         let _ = write!(
             text,
             "cmdstat_{name}:calls={calls},usec={us},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}\r\n"

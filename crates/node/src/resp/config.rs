@@ -1,5 +1,5 @@
-//! The subcommands of `CONFIG`: settings that clients can read, and those that they can change for the keys of their
-//! tenant.
+//! The subcommands of `CONFIG` of the Redis protocol: settings that clients can read, and those that they can change
+//! for the keys of their tenant.
 
 use super::host::{Client, Done};
 use farpool_keystore::Fsync;
@@ -17,10 +17,11 @@ const FIXED: &[(&str, &str)] = &[
     ("save", ""),
 ];
 
-/// Number of all settings.
+/// Number of all settings that clients can read.
 pub(super) const SETTINGS: usize = FIXED.len() + 6;
 
-/// An action that is executed after the transaction has released its shards, because it locks all shards.
+/// An action of `CONFIG` that locks all shards of the keys. Within a transaction, which has shards locked, the action
+/// is executed after the transaction has released them.
 pub(super) enum DeferredAction {
     Change(Changes),
     ResetCounts,
@@ -93,7 +94,7 @@ impl Client {
         if self.is_in_transaction() { Ok(()) } else { self.do_later() }
     }
 
-    /// Executes the actions that were noted during a transaction.
+    /// Executes the actions that were noted during a transaction. Called when the transaction has released its shards.
     pub(super) fn do_later(&mut self) -> Done {
         for what in std::mem::take(&mut self.transaction.deferred) {
             match what {

@@ -1,4 +1,6 @@
-//! A connection of a client of the Redis protocol: reading, executing, replying, waiting, closing.
+//! A connection of a client of the Redis protocol: reads requests, has them executed, sends the replies, and waits: for
+//! its turn on the serving thread, for the end of a *long command* (one that takes longer than a step of some ten
+//! microseconds and is executed by another thread), for shards (locked parts of the keys), or for the log.
 
 use super::ahead::ReadAhead;
 use super::executor::{ExecutorProgress, RequestExecutor, TURN_NS};
@@ -22,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-/// Bytes per read.
+/// Maximum bytes per read of the socket.
 const READ_BYTES: usize = 16 << 10;
 
 /// Maximum capacity in bytes of an empty buffer that is kept for later use.
@@ -153,7 +155,7 @@ impl Connection {
     }
 
     /// # Errors
-    /// An internal error if a thread for long commands has the executor.
+    /// An internal error if the executor has been moved to a thread for long commands.
     fn executor(&mut self) -> io::Result<&mut RequestExecutor> {
         self.executor.as_deref_mut().ok_or_else(|| io::Error::other("a long command was left"))
     }
@@ -175,7 +177,7 @@ impl Connection {
                 self.executor()?.error(TOO_MANY);
                 return self.send().await;
             }
-            // A client that needs a token sends it now.
+            // The node requires a token, which the client must send by `AUTH` or `HELLO` as its next command.
             _ => {}
         }
         let greeted = tokio::select! {

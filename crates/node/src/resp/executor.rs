@@ -1,5 +1,6 @@
-//! The executor: the state of a connection without its socket, and the loop that executes requests. For a long command,
-//! the executor is moved to another thread.
+//! The executor: the state of a connection of the Redis protocol without its socket, and the loop that executes
+//! requests. For a long command, one that may take longer than a step (some ten microseconds), the executor is moved to
+//! another thread.
 
 #[cfg(test)]
 mod tests;
@@ -121,7 +122,7 @@ impl RequestExecutor {
     }
 
     /// Executes complete requests for the duration of a turn, or until many bytes of replies have accumulated. Returns
-    /// why it stopped.
+    /// the reason for stopping.
     pub fn carry_out(&mut self) -> ExecutorProgress {
         self.carry_out_some(usize::MAX)
     }

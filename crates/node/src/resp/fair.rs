@@ -11,7 +11,8 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Identifies a tenant among those of a thread; 0 stands for clients that are not authenticated.
+/// Number that identifies a tenant among those whose connections a serving thread serves; 0 stands for all clients that
+/// are not authenticated.
 pub(super) type TenantKey = usize;
 
 /// The turns of the connections of one serving thread.
@@ -109,8 +110,8 @@ impl Drop for QueueTicket<'_> {
 }
 
 impl LaneTurns {
-    /// Waits for a turn of a connection of a tenant. With `rests`, other waiting connections of the thread get a turn
-    /// first in any case.
+    /// Waits until a connection of the tenant `key` gets a turn on the thread. If `rests` is true, other connections
+    /// that wait get a turn first, whatever time their tenants have spent.
     pub async fn turn(&self, key: TenantKey, rests: bool) {
         if !rests && self.0.lock().is_first(key) {
             return;
@@ -198,7 +199,7 @@ mod tests {
             for (at, place) in waiting.iter_mut().enumerate() {
                 if place.as_mut().now_or_never().is_some() {
                     let key = key_of(at);
-                    // The turns of A are longer.
+                    // The turns of tenant A take three times as long as those of B.
                     let ns = if key == A { 3 * TURN_NS } else { TURN_NS };
                     spent[key] += ns;
                     *place = Box::pin(turns.turn(key, true));

@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicBool;
 /// Version of Redis whose commands are implemented. Reported to clients, some of which check it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-/// The state of one client apart from its session; the client may not be authenticated yet.
+/// The state of one client of the Redis protocol, except its session. The client may not be authenticated yet.
 pub(super) struct Client {
     node: Arc<Node>,
     tenants: Arc<Tenants>,
@@ -44,7 +44,7 @@ pub(super) struct Client {
     pub(super) usage: Usage,
     /// Time of the current command, in milliseconds since the epoch.
     now_ms: u64,
-    /// Cache of the SQL condition on columns that was compiled last.
+    /// Cache of the compiled condition on columns that the client used last (in `FP.SCAN`, for example).
     judge: LastCondition,
     /// Whether the connection has closed; set while a command is executed by another thread.
     gone: Arc<AtomicBool>,
@@ -100,7 +100,8 @@ impl Client {
         self.identity.admitted.as_ref().map(|admitted| admitted.caller.tenant())
     }
 
-    /// Returns the key that identifies the tenant in the turns of the thread; 0 before authentication.
+    /// Returns the number that identifies the client's tenant in the scheduler of the serving thread; 0 before
+    /// authentication.
     pub fn tenant_key(&self) -> TenantKey {
         self.identity.admitted.as_ref().map_or(0, |admitted| Arc::as_ptr(&admitted.keys).addr())
     }
@@ -241,7 +242,8 @@ impl Client {
         self.identity.pass.take()
     }
 
-    /// Puts back a pass that [`Client::take_pass`] returned, unless the client has authenticated again since.
+    /// Puts back the [`AccessPass`] (authorization of the connection) that [`Client::take_pass`] returned, unless the
+    /// client has authenticated again since.
     pub fn return_pass(&mut self, pass: AccessPass) {
         self.identity.pass.get_or_insert(pass);
     }
@@ -267,7 +269,7 @@ impl Client {
     /// Sets the connection's memory reservation to `bytes`.
     ///
     /// # Errors
-    /// `OverLimit` when the tenant has no more memory for work.
+    /// `OverLimit` when the tenant may reserve no more memory outside the pool.
     pub fn charge(&mut self, bytes: usize) -> Result<()> {
         let Some(AdmittedClient { buffers, .. }) = &mut self.identity.admitted else { return Ok(()) };
         match bytes.checked_sub(buffers.bytes()) {

@@ -1,4 +1,5 @@
-//! The command `INFO`: the state of the node, without information about other tenants.
+//! The command `INFO` of the Redis protocol: the state of the node and of the client's tenant, without information
+//! about other tenants.
 
 use super::clients::{Counts, command_lines};
 use super::host::{Client, REDIS_VERSION};
@@ -29,7 +30,7 @@ impl RequestedSections {
     }
 }
 
-/// Writes the requested sections, and skips the others.
+/// Writer of the reply to `INFO`: appends the sections that were requested, and skips the others.
 struct Sections {
     wanted: RequestedSections,
     text: String,

@@ -1,4 +1,5 @@
-//! The command `COMMAND`: descriptions of all commands and subcommands, from their rows in the table of commands.
+//! The command `COMMAND` of the Redis protocol: descriptions of all commands and subcommands, from their rows in the
+//! table of commands (`COMMANDS` of farpool_kv).
 
 use super::host::Done;
 use farpool_kv::resp::Replies;
@@ -83,7 +84,7 @@ fn commands() -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().filter(|command| !command.is_subcommand())
 }
 
-/// Replies to `COMMAND`.
+/// Executes `COMMAND`: replies with the properties of all commands.
 pub(super) fn tell_all(replies: &mut Replies<'_>) {
     replies.array(commands().count());
     commands().for_each(|command| tell_info(command, replies));
@@ -93,7 +94,8 @@ pub(super) fn tell_count(replies: &mut Replies<'_>) {
     replies.integer(commands().count() as i64);
 }
 
-/// Replies to `COMMAND INFO`.
+/// Executes `COMMAND INFO`: replies with the properties of the named commands (null for unknown names), or of all
+/// commands if none is named.
 pub(super) fn tell_some(names: &Args<'_>, replies: &mut Replies<'_>) {
     if names.is_empty() {
         tell_all(replies);
@@ -108,7 +110,7 @@ pub(super) fn tell_some(names: &Args<'_>, replies: &mut Replies<'_>) {
     }
 }
 
-/// Replies to `COMMAND LIST`.
+/// Executes `COMMAND LIST`: replies with the names of all commands, or of those that a filter selects.
 pub(super) fn tell_names(filter: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     let found = listed(filter)?;
     replies.array(found.len());
@@ -116,7 +118,7 @@ pub(super) fn tell_names(filter: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     Ok(())
 }
 
-/// Replies to `COMMAND GETKEYS`.
+/// Executes `COMMAND GETKEYS`: replies with the keys among the arguments of a whole command.
 pub(super) fn tell_keys(whole: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     let found = keys_of(whole)?;
     replies.array(found.len());
@@ -124,7 +126,8 @@ pub(super) fn tell_keys(whole: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     Ok(())
 }
 
-/// Replies to `COMMAND GETKEYSANDFLAGS`.
+/// Executes `COMMAND GETKEYSANDFLAGS`: replies with the keys among the arguments of a whole command, and how the
+/// command uses each.
 pub(super) fn tell_keys_and_flags(whole: &Args<'_>, replies: &mut Replies<'_>) -> Done {
     let found = keys_of(whole)?;
     replies.array(found.len());
@@ -149,7 +152,7 @@ fn listed(filter: &Args<'_>) -> Result<Vec<&'static Command>, Refusal> {
             categories(command).iter().any(|category| what.eq_ignore_ascii_case(category.as_bytes()))
         }
         b"pattern" => pattern.matches(command.name.as_bytes()),
-        // There are no modules.
+        // The filter `MODULE` selects nothing, because this server has no modules.
         _ => false,
     };
     match by.as_slice() {
@@ -172,7 +175,7 @@ fn keys_of<'a>(whole: &Args<'a>) -> Result<Vec<FlaggedKey<'a>>, Refusal> {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let flags = |flags: &'static str| match command.name {
-        // Only with the option `GET`, `SET` reads the old value.
+        // `SET` reads the old value only with the option `GET`.
         "set" if whole.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")) => {
             vec!["RW", "access", "update"]
         }
@@ -253,7 +256,7 @@ fn tell_numbers(pairs: &[(&str, i64)], replies: &mut Replies<'_>) {
     }
 }
 
-/// Replies to `COMMAND DOCS`.
+/// Executes `COMMAND DOCS`: replies with the documentation of all commands, or of the named ones.
 pub(super) fn tell_docs(names: &Args<'_>, replies: &mut Replies<'_>) {
     let found: Vec<&Command> = match names {
         [] => commands().collect(),

@@ -28,7 +28,7 @@ const ENDING: Duration = Duration::from_secs(2);
 /// of another tenant.
 const TURNS: u32 = 4;
 
-/// An accepted connection.
+/// An accepted connection on its way to the serving thread that it is assigned to.
 struct Arrival<L: Listener> {
     socket: L::Arrival,
     number: u64,
@@ -92,7 +92,7 @@ impl<L: Listener + 'static> Lanes<L> {
             return Err(socket);
         };
         lane.open.fetch_add(1, Ordering::Relaxed);
-        // Cannot fail, as the thread ends only after this sender is dropped.
+        // Sending cannot fail, because the serving thread ends only after this sender is dropped.
         drop(lane.arrivals.send(Arrival { socket, number }));
         Ok(())
     }

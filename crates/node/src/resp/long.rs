@@ -1,4 +1,5 @@
-//! The threads for long commands (those that may take longer than a step), which the serving threads do not execute.
+//! The threads for long commands of the Redis protocol. A long command may take longer than a step (some ten
+//! microseconds), so the serving threads, each of which serves many connections, do not execute it.
 //!
 //! One command of a tenant runs at a time, so that a tenant occupies at most one thread. The operating system divides
 //! the processors among the threads. If more tenants than threads have commands, the tenants take turns, one command
@@ -98,7 +99,7 @@ impl LongCommands {
         self.add(tenant, false, work);
     }
 
-    /// Removes a command from the queue; does nothing if it has begun.
+    /// Removes the command at `place` from the queue of its tenant; does nothing if the command has begun.
     pub fn withdraw(&self, tenant: &TenantName, place: QueuePosition) {
         let mut line = self.line.lock();
         let work = line.tenants.get_mut(tenant).and_then(|waiting| waiting.remove(&place));
@@ -116,7 +117,7 @@ impl LongCommands {
         drop(line);
         self.come.notify_one();
         if is_wanting && let Err(error) = self.add_thread() {
-            // Not an error: the existing threads execute the command later.
+            // Failing to start a thread is no error, because the existing threads execute the command later.
             tracing::debug!(%error, "no further thread for long commands");
         }
         Some(place)
@@ -254,7 +255,7 @@ mod tests {
         commands.submit(&a, telling("command"));
         commands.clean_up(&a, telling("cleaning"));
         commands.withdraw(&a, first);
-        // A running command is not withdrawn.
+        // Withdrawing a command that is running already has no effect.
         commands.withdraw(&a, running);
         assert_eq!(Arc::strong_count(&held), 1);
         drop(end);

@@ -2,8 +2,9 @@
 //!
 //! Each connection is an async task of one *serving thread* (`lanes.rs`), which executes the received requests one
 //! after the other and sends the replies to a batch of them together. Tenants share the thread fairly (`fair.rs`). A
-//! command that takes longer than a step is executed by another thread (`long.rs`) while the serving thread serves
-//! other clients. A serving thread never blocks on a shard that such a long command holds.
+//! *long command*, one that takes longer than a step (some ten microseconds; see `KV_STEP_WORK_MAX`), is executed by
+//! another thread (`long.rs`) while the serving thread serves other clients. A serving thread never blocks on a shard
+//! (a part of a tenant's keys with one lock) that a long command holds.
 
 mod ahead;
 mod batch;

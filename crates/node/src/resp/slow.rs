@@ -1,4 +1,5 @@
-//! The slow log of a tenant (`SLOWLOG`): its latest slow commands, with arguments truncated as in Redis.
+//! The slow log of a tenant (`SLOWLOG` of the Redis protocol): its latest slow commands, with arguments truncated as in
+//! Redis.
 
 use crate::access::{REDACTED, without_tokens};
 use farpool_kv::Args;
@@ -14,7 +15,7 @@ const SLOWER_THAN_US: i64 = 10_000;
 /// Maximum bytes of an argument that is checked for being an access token.
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// The slow log of a tenant.
+/// The slow log of a tenant, with its settings.
 pub(crate) struct SlowLog {
     /// Time in microseconds from which on a command is slow; if negative, no command is.
     slower_than_us: AtomicI64,
@@ -22,7 +23,7 @@ pub(crate) struct SlowLog {
 }
 
 struct SlowLogState {
-    /// Entries, latest first.
+    /// The logged commands, latest first.
     entries: VecDeque<SlowLogEntry>,
     next_id: i64,
     most: usize,

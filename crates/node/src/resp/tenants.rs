@@ -1,4 +1,5 @@
-//! The state that the connections of a tenant share, for all tenants; created on first use.
+//! The state that the connections of the Redis protocol of one tenant share, for each tenant; created when the tenant's
+//! first client connects.
 
 use super::clients::Clients;
 use super::slow::SlowLog;

@@ -1,4 +1,4 @@
-//! Counts of connections, by tenant and by port.
+//! Tests of the limits on connections, per tenant and per port (the ports of the native and of the Redis protocol).
 
 use super::*;
 use crate::access::Access;
@@ -14,7 +14,7 @@ fn node(access: Access) -> Arc<Node> {
     Node::start(NodeConfig { memory_bytes: 64 << 20, access, ..NodeConfig::default() }).unwrap()
 }
 
-/// Connects a tenant until it is refused.
+/// Opens connections of a tenant on a port until one is refused; returns the accepted ones.
 fn all(node: &Node, name: &str, port: Port) -> Vec<ConnectionGuard> {
     std::iter::from_fn(|| node.connect(&tenant(name), port).ok()).collect()
 }

@@ -1,5 +1,5 @@
-//! The log record that rows read from a space depend on. With `--fsync always`, no row is sent before this record is
-//! durable.
+//! The log record that rows read by SQL from a key space (namespace of keys) depend on. With `--fsync always`, no row
+//! is sent before this record is durable.
 
 use farpool_keystore::{KeyLog, Keyspaces};
 use farpool_kv::Keyspace;

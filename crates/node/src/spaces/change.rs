@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE of rows of key spaces.
+//! INSERT, UPDATE and DELETE of rows of key spaces (namespaces of keys that SQL reads and changes as tables).
 //!
 //! An UPDATE or DELETE reads the keys as of one moment, as any program does. For keys that clients have changed since,
 //! the change is computed again (`recomputation.rs`) before it is applied. Rows are inserted in order, some hundred at
@@ -27,7 +27,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Number of rows that are inserted at a time, after which the shards are released for others.
+/// Number of rows that are inserted at a time, under the locks of their shards (parts of the keys); then the locks are
+/// released, so that clients' commands can be executed in between.
 const INSERT_ROWS: usize = 256;
 
 /// Returns the space whose rows a table shows; `None` for an ordinary table.

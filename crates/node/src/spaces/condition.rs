@@ -1,4 +1,5 @@
-//! Evaluates conditions on columns in commands of the Redis protocol (such as `FP.SCAN`), by the same operators as SQL.
+//! Evaluates conditions on columns of a key space (namespace of keys) in commands of the Redis protocol such as
+//! `FP.SCAN`, by the operators that execute SQL.
 
 use super::gather::ColumnSelection;
 use super::{SpaceTable, plain_part};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// Maximum number of entries that are evaluated at once.
 const ENTRIES_AT_ONCE: usize = 2048;
 
-/// Bytes of entries for which the memory of a plan is sized; more bytes are evaluated correctly, too.
+/// Bytes of entries for which memory is reserved when a condition is compiled; more bytes are evaluated correctly, too.
 const BYTES: usize = 1 << 20;
 
 /// A compiled condition on the entries of a space.
@@ -75,7 +76,7 @@ impl LastCondition {
 pub(super) struct EntryRows(Mutex<Option<RowGroup>>);
 
 impl EntryRows {
-    /// Sets the rows for the next run.
+    /// Sets the rows on which the next execution evaluates the condition.
     pub fn set(&self, group: RowGroup) {
         *self.0.lock() = Some(group);
     }
@@ -132,7 +133,7 @@ impl CompiledCondition {
         Ok(CompiledCondition { condition: condition.clone(), is_large, of, space, columns, bound, entries })
     }
 
-    /// Returns whether this was compiled from this condition for this space.
+    /// Returns whether this is the compiled form of `condition` for the space `of`, so that the cache can be used.
     fn is_for(&self, of: Option<&Arc<Space>>, condition: &Expr) -> bool {
         let is_same = match (&self.of, of) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),

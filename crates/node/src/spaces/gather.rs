@@ -1,4 +1,5 @@
-//! Copies entries of key spaces into row groups, for programs to read.
+//! Copies entries (key and value) of key spaces, namespaces of keys that SQL reads as tables, into row groups, for
+//! programs to read.
 
 use super::SpaceTable;
 use arrow_array::make_array;
@@ -13,13 +14,13 @@ use farpool_model::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of entries whose values of one column are copied together.
+/// Number of entries of which one column is copied before the next column, so that the entries stay in the CPU cache.
 const ENTRIES_TOGETHER: usize = 64;
 
 /// The columns that are copied, and those that are only checked.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnSelection<'a> {
-    /// Columns to copy.
+    /// Indices of the columns whose values are copied.
     pub columns: &'a [usize],
     /// Columns by which the entries were filtered. Their values are checked to be of the type of the column, even if
     /// they are not copied, unless that was done before.
@@ -42,7 +43,7 @@ struct ColumnBuilder {
 }
 
 enum ColumnData {
-    /// Numbers of this width in bytes; a boolean takes one byte.
+    /// The bytes of numbers, and the width of a number in bytes; a boolean takes one byte.
     Numbers(MutableBuffer, usize),
     /// The bytes of strings, one after the other, and the end of each.
     Strings(Vec<u8>, Vec<u32>),
@@ -137,7 +138,7 @@ fn copy_numbers<const BYTES: usize>(
     valid
 }
 
-/// Why a value cannot be shown in its column.
+/// The reason why a value of an entry cannot be shown in its column.
 #[derive(Clone, Copy)]
 enum Refused {
     TooLong(usize),
@@ -161,7 +162,7 @@ impl SpaceTable {
         let fields = self.schema.fields();
         let values = |at: &usize| (*at, ColumnBuilder::new(fields[*at].data_type(), entries));
         let mut values: Vec<(usize, ColumnBuilder)> = wanted.columns.iter().map(values).collect();
-        // Numbers in rows are valid by construction.
+        // Numbers in rows need no check, because they were checked when they were written.
         let is_number = |at: usize| self.rows.as_ref().is_some_and(|schema| schema.place_of(at).is_some());
         let is_checked =
             |at: &usize| !wanted.columns.contains(at) && !at.checked_sub(1).is_some_and(is_number);

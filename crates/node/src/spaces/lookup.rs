@@ -1,4 +1,5 @@
-//! Finds the keys that a filter names (`key = 'a'`, IN), so that they are looked up instead of scanning the space.
+//! Finds the keys that a SQL filter over a key space (namespace of keys) names, by `key = 'a'` or IN, so that these
+//! keys are looked up instead of scanning the space.
 
 use super::SpaceTable;
 use arrow_schema::DataType;
@@ -45,7 +46,7 @@ fn key(literal: &Literal, space: &SpaceTable) -> Option<Vec<u8>> {
         (Value::Bytes(bytes), _) => bytes.clone(),
         (Value::Bool(value), DataType::Boolean) => vec![u8::from(*value)],
         (Value::Int(value), _) => value.to_le_bytes()[..space.rows.as_ref()?.key().kind.width()?].to_vec(),
-        // Equal floats can have several texts, and so keys.
+        // Equal floats can have several texts, so a float does not name a single key.
         _ => return None,
     };
     match &space.rows {

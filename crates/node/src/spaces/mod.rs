@@ -50,7 +50,7 @@ const SELECTED: std::ops::Range<SpaceId> = 1..16;
 /// Name of the table with the keys of space 0 that belong to no named space.
 const DEFAULT: &str = "default";
 
-/// A space of a tenant's keys as a table.
+/// A space (namespace) of a tenant's keys, as a table that SQL reads.
 #[derive(Clone, Debug)]
 struct SpaceTable {
     keyspace: Arc<Keyspace>,
@@ -64,7 +64,7 @@ struct SpaceTable {
     schema: SchemaRef,
 }
 
-/// The rows of a space.
+/// The rows of a space that one program reads: those of a point-in-time view, or those of single keys.
 #[derive(Debug)]
 struct SpaceRows {
     space: SpaceTable,
@@ -74,7 +74,7 @@ struct SpaceRows {
 
 #[derive(Debug)]
 enum RowSource {
-    /// Not chosen yet; chosen when a program is prepared.
+    /// The rows are not chosen yet. They are chosen when a program over the space is prepared.
     ToCome,
     Cut(Arc<CutRows>),
     /// The rows of single keys, and the fingerprint of each key, which tells whether it has changed since.
@@ -294,7 +294,7 @@ impl SpaceTable {
         let mut bounds: Vec<LiveGroupBounds> =
             parts.iter().map(|part| plain_part(&schema, part.entries(), part.bytes())).collect();
         if bounds.is_empty() && awaited.is_some() {
-            // That there are no rows is not to be told too early, either.
+            // An empty part is added, so that an empty result, too, waits for the log record that it depends on.
             bounds.push(plain_part(&schema, 0, 0));
         }
         let bytes = cut.bytes() + parts.len() * size_of::<KeyCutPart>();
@@ -356,7 +356,7 @@ impl Caller {
         (selected.name == *name && keyspace.count(selected.id).keys > 0).then_some(selected)
     }
 
-    /// Does the same as [`Caller::space`] for reading: space 0 exists even without keys.
+    /// Does the same as [`Caller::space`] for reading, where the default space (space 0) exists even without keys.
     fn space_to_read(&self, name: &TableName) -> Option<SpaceTable> {
         self.space(name).or_else(|| {
             let is_first = name.is_public() && name.as_str() == DEFAULT;
@@ -391,7 +391,7 @@ impl Caller {
     /// Checks that a schema which is to be dropped contains no spaces.
     ///
     /// # Errors
-    /// `Invalid`, with the name of one of them.
+    /// `Invalid`, with the name of a space, if the schema contains any.
     pub(crate) fn check_no_spaces_in(&self, schema: &SchemaName) -> Result<()> {
         let inside = self.spaces_of(self.tenant(), |name| name.schema() != *schema);
         let Some(first) = inside.first().filter(|_| !schema.is_public()) else { return Ok(()) };

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Maximum number of rows that are computed at once.
 const ROWS_AT_ONCE: usize = 2048;
 
-/// Bytes of rows for which the memory of the plan is sized; more bytes are computed correctly, too.
+/// Bytes of rows for which memory is reserved when the change is compiled; more bytes are computed correctly, too.
 const BYTES: usize = 1 << 20;
 
 /// A compiled change, applied to rows that are passed to it.

@@ -1,4 +1,5 @@
-//! A host for sessions of simulations.
+//! The host of a session (a client's state in the key-value store) in simulations. A host executes the commands about
+//! the connection and evaluates conditions; this one has no connection.
 
 use super::LastCondition;
 use crate::caller::Caller;
@@ -6,7 +7,7 @@ use farpool_kv::{Host, Keyspace, ReadEntry, Refusal, Space};
 use farpool_model::Expr;
 use std::sync::Arc;
 
-/// The host of a session in simulations: evaluates conditions on columns and has no commands.
+/// A host that evaluates conditions on columns, lets the client write, and has no commands about the connection.
 pub struct SteppedHost {
     caller: Caller,
     keys: Arc<Keyspace>,

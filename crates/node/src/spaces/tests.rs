@@ -1,4 +1,5 @@
-//! Programs over spaces: the rows and the moment that they read, and unsupported operations.
+//! Tests of programs (SQL) over key spaces, namespaces of keys whose entries are read as rows: which rows they return,
+//! as of which moment, and the errors of unsupported operations.
 
 use super::*;
 use crate::{Node, NodeConfig, Shape};
@@ -23,7 +24,7 @@ fn command(caller: &Caller, text: &str) {
     assert!(!bytes.starts_with(b"-"), "{}", bytes.escape_ascii());
 }
 
-/// Starts a node with a space of `count` rows whose column `n` counts from 0.
+/// Starts a node with a space of `count` rows (keys with hash-like values), whose column `n` counts from 0.
 fn with_rows(count: u64) -> Caller {
     let node = Node::start(NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() }).unwrap();
     let caller = node.owner(TenantName::default());
@@ -96,7 +97,7 @@ fn a_prepared_program_sees_its_moment_again_and_again() {
         assert_eq!(run(&caller, &bound).unwrap().0, 500);
     }
     assert_eq!(run(&caller, &prepared(&caller, &program(None))).unwrap().0, 498);
-    // Another program of the same statement.
+    // Another program of the same SQL statement reads the same version, so it does not see the later changes.
     let same = program(Some(is(1, 2, DataType::Int32)));
     let again = caller.prepare(&same, bound.prepared().version, bound.table().clone()).unwrap();
     assert_eq!(run(&caller, &again).unwrap().0, 1);
@@ -118,7 +119,7 @@ fn what_tables_can_and_spaces_cannot_is_refused() {
     }
 }
 
-/// Returns a program that sets `n` where it is 7.
+/// Returns an UPDATE program that sets the column `name` to 70 in rows with `n = 7`.
 fn update(name: &str) -> Program {
     let value = Expr::Literal(Literal::new(Value::Int(70), DataType::Int32).unwrap());
     let output = Output::Rows(vec![NamedExpr { name: name.to_string(), expr: value }]);
@@ -131,7 +132,7 @@ fn change(caller: &Caller, bound: &farpool_pipeline::BoundProgram, rows: u64) ->
     caller.publish_change(bound, &run, rows, None)?.wait()
 }
 
-/// Returns a program that adds 1 to `n` where `s` is the text.
+/// Returns an UPDATE program that adds 1 to `n` in rows with `s = text`.
 fn add(text: &str) -> Program {
     let one = Expr::Literal(Literal::new(Value::Int(1), DataType::Int32).unwrap());
     let sum = Expr::Arithmetic(ArithmeticOp::Add, Box::new(Expr::Column(1)), Box::new(one));
@@ -141,7 +142,7 @@ fn add(text: &str) -> Program {
     Program { output, ..program(Some(is_text)) }
 }
 
-/// Clients change the rows of an UPDATE all the time.
+/// Clients change rows between the moment that an UPDATE reads and the moment at which it writes.
 #[test]
 fn rows_that_have_changed_since_are_computed_again() {
     let caller = with_rows(0);
@@ -158,9 +159,10 @@ fn rows_that_have_changed_since_are_computed_again() {
         let expected = if (5..15).contains(&id) { id + 101 } else { id + 1 };
         assert!(count(expected) > 0, "row {id} is {expected}");
     }
-    // A row that matches only after the statement's moment is not changed.
+    // A row that matches the condition only since a change after the statement's moment is not updated.
     assert_eq!(count(7), 1);
-    // If a row no longer passes, or is gone, the statement is planned again, and nothing is changed.
+    // If a row no longer matches the condition, or was deleted, the statement fails with `Stale`, so that it is planned
+    // again, and changes nothing.
     for gone in ["HSET|t:3|s|y", "DEL|t:3"] {
         command(&caller, "HSET|t:3|s|x|n|1000");
         let bound = prepared(&caller, &add("x"));
@@ -168,7 +170,7 @@ fn rows_that_have_changed_since_are_computed_again() {
         assert_eq!(change(&caller, &bound, 21).unwrap_err().kind, ErrorKind::Stale);
         assert_eq!(count(1001), 0);
     }
-    // Rows are removed in the same way.
+    // A DELETE of rows that have changed since is computed again in the same way.
     let removal = Program { output: Output::Rows(Vec::new()), ..add("x") };
     let bound = prepared(&caller, &removal);
     command(&caller, "HINCRBY|t:4|n|1");
@@ -241,7 +243,7 @@ fn a_space_that_compresses_its_values_is_read_and_changed_as_any_other() {
     }
 }
 
-/// Live rows that are not filtered in place: the naive twin.
+/// The reference implementation: rows of a space that are all copied, and not filtered in place before that.
 #[derive(Debug)]
 struct Unfiltered(Arc<dyn LiveRows>);
 
@@ -251,7 +253,8 @@ impl LiveRows for Unfiltered {
     }
 }
 
-/// Returns the rows of a program, as sorted text, and the numbers of rows scanned and skipped; the same for the twin.
+/// Executes a program with filtering in place, and with the reference implementation [`Unfiltered`]. Returns for both
+/// the rows, as sorted text, and the numbers of rows scanned and skipped.
 fn rows_of(caller: &Caller, program: &Program) -> [(Vec<String>, u64, u64); 2] {
     let bound = prepared(caller, program);
     let rows = bound.table().live_rows().unwrap().clone();
@@ -262,7 +265,7 @@ fn rows_of(caller: &Caller, program: &Program) -> [(Vec<String>, u64, u64); 2] {
     let parts = cut.parts.iter().map(|part| plain_part(schema, part.entries(), part.bytes()));
     let parts: Vec<LiveGroupBounds> = parts.collect();
     let table = Arc::new(Table::live(schema.clone(), &parts, Arc::new(Unfiltered(rows.clone()))));
-    // Later changes make no difference.
+    // Changes after the moment that the program reads, which must not affect the rows.
     command(caller, "DEL|t:3|t:30|t:300");
     command(caller, "HSET|t:5|n|77|s|text 12");
     let twin = caller.prepare(program, Version(0), table).unwrap();
@@ -348,7 +351,8 @@ fn programs_give_the_same_whether_rows_are_judged_where_they_lie_or_not() {
             match limit {
                 None => {
                     assert_eq!(rows, expected, "{program:?}");
-                    // Dropped rows were scanned; bounds of copied rows may spare the twin some.
+                    // Rows that filtering in place has dropped count as scanned. The reference may skip more rows, by
+                    // the minimum and maximum values of copied row groups.
                     assert!(scanned >= scanned_plain, "{scanned} of {scanned_plain} in {program:?}");
                 }
                 Some(_) => assert_eq!(rows.len(), expected.len(), "{program:?}"),
@@ -381,7 +385,8 @@ fn a_value_that_is_no_text_is_an_error_where_its_row_may_pass() {
         let program = Program { table, output, ..program(Some(filter)) };
         run(&caller, &prepared(&caller, &program))
     };
-    // Dropped rows are not examined further.
+    // The row with the invalid value does not match the pattern and is dropped in place, so its value is not examined
+    // further.
     assert_eq!(of(like("te%"), &[0, 1]).unwrap(), (1, 2));
     for columns in [&[0, 1][..], &[0]] {
         assert_eq!(of(like("%text"), columns).unwrap_err().kind, ErrorKind::Invalid);
@@ -405,7 +410,7 @@ fn large_conditions_are_not_kept_behind_their_command() {
     assert!(!is_kept(r"\w{30}"));
 }
 
-/// The log is written only when the test says so.
+/// Log records become durable only when the test calls `log.write()`.
 #[test]
 fn no_statement_tells_of_a_change_that_is_not_durable() {
     let caller = with_rows(50);
@@ -425,7 +430,7 @@ fn no_statement_tells_of_a_change_that_is_not_durable() {
             }
         }
     };
-    // No record has changed a key yet.
+    // No log record has changed a key yet, so the rows wait for none.
     assert_eq!(run(&caller, &prepared(&caller, &program(None))).unwrap().0, 50);
     let programs = [
         program(None),
@@ -441,7 +446,7 @@ fn no_statement_tells_of_a_change_that_is_not_durable() {
         log.write();
         assert_eq!(runs.each_ref().map(|run| rows(run)), expected, "{change}");
     }
-    // What cannot become durable is not told at all.
+    // If the disk fails, rows that depend on the unwritten record are not returned at all.
     command(&caller, "HSET|t:1|n|1");
     let bound = prepared(&caller, &program(None));
     let run = caller.start(&bound, None, Shape::Batches).unwrap();

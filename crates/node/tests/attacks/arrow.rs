@@ -1,13 +1,15 @@
-//! Arrow messages made by hand, with arbitrary counts and lengths.
+//! Builder of Arrow IPC messages (record batches) for tests, whose metadata may claim counts and lengths that do not
+//! fit the data.
 
 use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
 use flatbuffers::FlatBufferBuilder;
 
-/// Alignment of buffers.
+/// Alignment of each buffer within the message body, in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Encodes a batch that claims `rows` rows, with a `(rows, NULLs)` for each column; each of `buffers` comes
-/// with the length that it claims; `variadic` are the numbers of data buffers of views.
+/// Encodes a record batch whose metadata claim `rows` rows. `columns` has the claimed number of rows and of NULLs of
+/// each column, `buffers` the bytes and the claimed length of each buffer, `variadic` the number of data buffers of
+/// each column of string or binary views.
 pub fn batch(rows: i64, columns: &[(i64, i64)], buffers: &[(Vec<u8>, i64)], variadic: &[i64]) -> Vec<u8> {
     let mut body = Vec::new();
     let mut places = Vec::new();

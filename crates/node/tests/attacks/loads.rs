@@ -1,5 +1,5 @@
-//! Loads with malformed rows: wrong lengths, bytes that expand, rows without bytes, and messages that never
-//! end.
+//! Hostile loads: messages of rows with wrong lengths, that decompress to gigabytes, with many rows and no bytes, or
+//! without an end. Each is refused, and the node holds little memory for it.
 
 use super::arrow;
 use super::beside_an_honest_client;
@@ -15,12 +15,13 @@ fn schema_of(data_type: DataType) -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("c", data_type, true)]))
 }
 
-/// Encodes a message of rows on stream 1.
+/// Encodes a `LoadBatch` message (rows of a load) on stream 1, with any body.
 fn rows(body: Vec<u8>) -> Vec<u8> {
     Outgoing::new(FrameKind::LoadBatch, vec![body.into()]).unwrap().frames(1).concat()
 }
 
-/// Returns the node's answer to a load of `body`, while an honest client gets its answers; the connection must survive.
+/// Sends a load with the message body `body`; returns whether the node accepts it. Panics if the connection does not
+/// survive, or if an honest client does not get its answers in the meantime.
 async fn loaded(server: &Server, what: &str, schema: SchemaRef, body: Vec<u8>) -> Result<(), Error> {
     let attack = async {
         let mut raw = Raw::connect(server).await;
@@ -91,7 +92,7 @@ async fn bytes_that_grow_are_counted_before_they_do() {
     for form in [Compression::Lz4, Compression::Zstd] {
         let encoded = encode_batch(FrameKind::LoadBatch, &batch, Some(form)).unwrap();
         let message = encoded.messages.into_iter().next().unwrap();
-        // The header is in the first piece.
+        // The first piece is the frame header; the rest is the message body.
         let sound = message.frames(1)[1..].concat();
         assert!(sound.len() < 64 << 10, "{form:?}");
         let length = (8_u64 << 20).to_le_bytes();
@@ -141,7 +142,7 @@ async fn rows_and_buffers_without_bytes_are_bounded() {
     is_refused(&server, "rows without columns", &Arc::new(Schema::empty()), rows, &kinds).await;
 }
 
-/// Sends only the first byte of messages, on many streams.
+/// A client that sends only the first byte of messages, on many streams, so that the node holds them all as incomplete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_are_left_incomplete_are_bounded() {
     let server = server().await;
@@ -162,7 +163,7 @@ async fn messages_that_are_left_incomplete_are_bounded() {
             silent.push(raw);
         }
         assert_eq!(counted(&pool, "t", 7).await.unwrap().0, 7, "beside {kind:?} without ends");
-        // Beyond the bound, the connection is closed.
+        // A client with more incomplete messages than the limit allows is disconnected.
         let mut raw = Raw::connect(&server).await;
         let parts: Vec<u8> = (1..10_000).flat_map(|stream| part(kind, stream)).collect();
         drop(raw.socket.write_all(&parts).await);

@@ -1,4 +1,5 @@
-//! Attacks of raw clients on a node and on others' connections: none of them has an effect.
+//! Attacks on a node by clients that violate or exploit the native protocol: floods of requests, malformed frames,
+//! silence. An honest client must get its answers during each attack, and the node must bound its memory.
 
 #![expect(clippy::disallowed_methods, reason = "attackers have threads of their own: a flood must not pause")]
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Clients that send the same bytes repeatedly, each from its own thread, until dropped.
+/// Attackers: clients that send the same bytes repeatedly, each from its own thread, until this value is dropped.
 struct Flood {
     stop: Arc<AtomicBool>,
     bytes_sent: Arc<AtomicU64>,
@@ -31,7 +32,7 @@ impl Flood {
             let (stop, sent, bytes) = (stop.clone(), bytes_sent.clone(), bytes.to_vec());
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // The node may close the connection; the flood then continues on another.
+                    // If the node closes the connection, the attacker opens another.
                     drop(flood_once(address, &bytes, &stop, &sent));
                 }
             })
@@ -71,13 +72,13 @@ fn flood_once(address: SocketAddr, bytes: &[u8], stop: &AtomicBool, sent: &Atomi
     outcome
 }
 
-/// Returns the same request on `streams` streams, one after the other.
+/// Encodes the same request for each of `streams` streams; returns all frames in one buffer.
 fn on_streams(streams: u32, request: &Request) -> Vec<u8> {
     (1..=streams).flat_map(|stream| frames(stream, request)).collect()
 }
 
-/// Checks that all queries of an honest client are answered, and that the node has read far more of the flood
-/// than fits in buffers.
+/// Floods the node with `bytes`. Checks that all queries of an honest client are answered, and that the node has read
+/// far more of the flood than fits in socket buffers, so that the attack has reached it.
 async fn beside(server: &Server, what: &str, bytes: &[u8]) {
     let pool = server.connect().await;
     let flood = Flood::start(server.address, 4, bytes);
@@ -87,7 +88,7 @@ async fn beside(server: &Server, what: &str, bytes: &[u8]) {
         for below in 0..50 {
             assert_eq!(counted(&pool, "t", below).await.unwrap().0, below, "beside a flood of {what}");
         }
-        // New clients are admitted, too.
+        // New clients can connect during the flood, too.
         assert_eq!(server.connect().await.tables().await.unwrap().len(), 1);
     };
     tokio::time::timeout(PATIENCE, honest).await.unwrap_or_else(|_| panic!("no answers beside {what}"));
@@ -95,7 +96,7 @@ async fn beside(server: &Server, what: &str, bytes: &[u8]) {
     eventually("the attackers get their turns", || flood.bytes_sent() > before).await;
 }
 
-/// Returns the result of an attack, while an honest client gets its answers.
+/// Runs an attack and returns its result. Checks that an honest client gets the answers to its queries in the meantime.
 async fn beside_an_honest_client<T>(server: &Server, what: &str, attack: impl Future<Output = T>) -> T {
     let pool = server.connect().await;
     let honest = async {
@@ -139,8 +140,8 @@ async fn programs_that_are_cancelled_at_once_stop_nobody() {
 async fn requests_without_a_reader_end_their_connection() {
     let server = Server::start().await;
     let raw = Raw::connect(&server).await;
-    // Answers that are not read fill the socket; then requests stay open, and then there are too many of
-    // them.
+    // The client does not read answers. So the socket fills up, requests stay open, and in the end the node disconnects
+    // the client because the connection has too many open requests.
     let requests = on_streams(5_000, &Request::Status);
     let flood = async { while raw.socket.write_all(&requests).await.is_ok() {} };
     tokio::time::timeout(PATIENCE, flood).await.expect("the node takes requests without end");
@@ -169,7 +170,7 @@ async fn strangers_leave_clients_their_places() {
         assert_eq!(client.next().await.unwrap().kind, FrameKind::StatusInfo);
     }
     assert_eq!(local.connections(), clients.len() as u64, "strangers do not count");
-    // The first strangers were evicted, the last ones are still connected.
+    // The oldest unauthenticated connections were closed for newer ones; the newest are still connected.
     let mut buffer = bytes::BytesMut::new();
     let sent_away = strangers.len() - limits::GREETINGS_MAX;
     for stranger in &mut strangers[..sent_away] {
@@ -276,7 +277,8 @@ async fn a_number_that_is_used_again_leaves_nothing_behind() {
             rows_hint: None,
             id: None,
         };
-        // The answer to the cancelled request comes when a load uses its number.
+        // The stream id of a cancelled request is reused by a load, so that the node may try to answer the old request
+        // on the new stream.
         let all = [execute("none"), Request::Cancel, begin].map(|request| frames(1, &request)).concat();
         raw.socket.write_all(&all).await.unwrap();
         raw.send(2, &Request::Status).await;
@@ -285,7 +287,7 @@ async fn a_number_that_is_used_again_leaves_nothing_behind() {
     eventually("nothing is held", || server.node.status().work_bytes_used == 0).await;
 }
 
-/// The other end lives but neither reads nor writes, as if it had vanished.
+/// The client stays connected but neither reads nor writes, as if its machine had lost the network.
 #[tokio::test]
 async fn a_peer_that_vanishes_in_the_middle_of_a_result_takes_its_programs_along() {
     let local = Local::fast();
@@ -345,8 +347,8 @@ async fn who_does_not_finish_in_time_at_a_shutdown_is_told() {
     let mut raw = local.connect().await;
     raw.load(1, "t", 300_000).await;
     raw.execute(3, "t").await;
-    // Its result waits for credit, which does not come. A request that the node has not read would have no
-    // effect.
+    // The result waits for credit (flow control) that the client does not give. The test waits until the node has read
+    // the request, because an unread request would not delay the shutdown.
     eventually("it is under way", || local.programs_running() == 1).await;
     local.stop.take().unwrap().send(()).unwrap();
     let error = loop {

@@ -1,5 +1,5 @@
-//! Plans that request far more work than their size suggests, or computations that could fail where they must
-//! not.
+//! Hostile Substrait plans: small plans that request far more work than their size suggests, and computations that may
+//! fail on rows that a filter should have removed.
 
 use super::beside_an_honest_client;
 use super::plan::{self, call, cast_to_decimal, decimal, field, filter, plan, project, table, text};
@@ -13,20 +13,21 @@ use farpool_transfer::Pool;
 use farpool_wire::{FrameKind, Request, Response};
 use std::sync::Arc;
 
-/// The node's answer to the plan of a request.
+/// The outcome of a plan that the node has executed: its answers for each operator, and the number of rows returned.
 #[derive(Debug)]
 struct Done {
     prepared: Prepared,
     rows: u64,
 }
 
-/// Sends a request of a raw client, which must be answered, while an honest client gets its answers.
+/// Sends `request` from a raw client and returns the answer or the error. Panics if the node sends neither, or if an
+/// honest client does not get its answers in the meantime.
 async fn asked(server: &Server, what: &str, request: &Request) -> Result<Done, Error> {
     let attack = async {
         let mut raw = Raw::connect(server).await;
         raw.send(1, request).await;
         let answer = answer(&mut raw).await;
-        // Whatever the answer, the connection continues.
+        // The connection must still serve requests, whether the plan was executed or refused.
         raw.send(2, &Request::Status).await;
         assert_eq!(raw.next().await.expect("an answer").kind, FrameKind::StatusInfo, "after {what}");
         answer
@@ -102,7 +103,7 @@ async fn patterns_are_compiled_within_bounds() {
     let patterns = (0..1000).map(|i| call(1, &[field(2), text(&format!(r"\w{{30}}{i}"))])).collect();
     let places = (4..1004).collect();
     let many = plan(project(patterns, Some(places), table()), &["regexp_is_match"]);
-    // Patterns beyond the bound are left to the client.
+    // Patterns beyond the limit on compiled patterns are left for the client to evaluate: their answer is not `Exact`.
     let done = asked(&server, "1000 large patterns", &many).await.unwrap();
     assert!(
         done.prepared.answers.iter().any(|answer| answer.answer != Answer::Exact),
@@ -182,7 +183,8 @@ async fn decimals_of_any_scale_are_taken_or_refused() {
     }
 }
 
-/// The filter removes the rows for which the cast fails; a node that cannot filter must not cast.
+/// The filter is not known to the node, so the client has to evaluate it. The cast behind it could fail on rows that
+/// the filter removes, so the node must leave it to the client, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_fail_is_not_done_behind_a_filter_that_was_refused() {
     let server = server().await;
@@ -196,12 +198,12 @@ async fn what_may_fail_is_not_done_behind_a_filter_that_was_refused() {
     let weak: Vec<_> = done.prepared.answers.iter().filter(|answer| answer.answer != Answer::Exact).collect();
     assert!(weak.len() >= 2, "the filter and what may fail behind it: {:?}", done.prepared.answers);
     assert_eq!(done.rows, 1000, "all rows go to whoever can filter them");
-    // Without a filter the cast fails.
+    // Without the filter, the node executes the cast, which fails.
     let failing = Program { filter: None, ..program };
     is_refused(&server, "a cast that fails", request(&failing), ErrorKind::Invalid).await;
 }
 
-/// Keys that would collide in a hash table without a random seed: they differ in high bits only.
+/// Group keys that differ in high bits only, so that they would collide in a hash table without a random seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_collide_elsewhere_do_not_here() {
     let server = server().await;

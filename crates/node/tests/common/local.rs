@@ -1,4 +1,5 @@
-//! A node that is reached through pipes in memory, with a clock on which minutes pass in a moment.
+//! A node for tests that clients reach through pipes in memory instead of TCP, optionally with a clock on which minutes
+//! pass within milliseconds, to test timeouts.
 
 use super::Raw;
 use farpool_model::Result;
@@ -11,14 +12,15 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Capacity of a pipe in each direction: less than a window, like a socket of the system.
+/// Bytes that a pipe holds in each direction: fewer than a window (the initial credit of a stream), like the buffers of
+/// a real socket.
 const PIPE_BYTES: usize = 256 << 10;
 
-/// Length of a tick where minutes pass in a moment. In single-threaded tests no tick comes while a client has
-/// work to do, however slow the machine is.
+/// Real time between two ticks of the accelerated clock. In single-threaded tests no tick comes while a client has work
+/// to do, however slow the machine is, because client and clock share the thread.
 const FAST_TICK: Duration = Duration::from_millis(5);
 
-/// A node that serves pipes.
+/// A node that serves clients over pipes.
 pub struct Local {
     pub node: Arc<Node>,
     pub serving: JoinHandle<Result<()>>,
@@ -31,7 +33,7 @@ impl Local {
         Local::ticking(Duration::from_secs(5))
     }
 
-    /// Starts a node for single-threaded tests: ten minutes pass in less than a second.
+    /// Starts a node with an accelerated clock (ten minutes pass in less than a second), for single-threaded tests.
     pub fn fast() -> Self {
         Local::ticking(FAST_TICK)
     }
@@ -42,7 +44,7 @@ impl Local {
         Local::of(node, tick)
     }
 
-    /// Starts serving `node`.
+    /// Starts serving `node`, with this real time between ticks.
     pub fn of(node: Arc<Node>, tick: Duration) -> Self {
         let (sockets, listener) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -1,4 +1,5 @@
-//! A man in the middle: a proxy that sees all traffic and may change what the node sends.
+//! A man in the middle (an attacker on the network path): a proxy that sees all traffic and may change the frames that
+//! the node sends.
 
 use super::Server;
 use bytes::{Buf, BytesMut};
@@ -15,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// Returns the frames to send instead, and whether the connection then ends.
 pub type Change = Arc<dyn Fn(usize, Vec<u8>) -> (Vec<Vec<u8>>, bool) + Send + Sync>;
 
-/// A man in the middle.
+/// The proxy between clients and a node; see the module documentation.
 pub struct Middle {
     address: SocketAddr,
     /// The frames that the node has sent since the welcome, on all connections.

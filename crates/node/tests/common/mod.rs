@@ -1,4 +1,5 @@
-//! A node on a port of its own, small tables, and programs for the tests.
+//! Shared parts of the node's integration tests: a node on a TCP port of its own, small tables to load, and programs
+//! (pushed-down queries) over them.
 
 mod certificates;
 mod local;
@@ -30,10 +31,10 @@ pub use local::Local;
 pub use middle::Middle;
 pub use raw::{Raw, canonical_batch, execute, frames, hello};
 
-/// Time after which a test is considered hung.
+/// Maximum time that one wait in a test may take; after it, the test fails as hung.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server with its node.
+/// A node that serves clients on a TCP port of its own.
 pub struct Server {
     pub node: Arc<Node>,
     pub address: SocketAddr,
@@ -55,7 +56,7 @@ impl Server {
         Self::of(address, NodeConfig { memory_bytes, workers: 2, access, ..NodeConfig::default() }).await
     }
 
-    /// Starts a server whose memory for work is `bytes`.
+    /// Starts a server that may use `bytes` bytes outside the pool for executing requests.
     pub async fn working_within(bytes: usize) -> Self {
         let work = WorkMemory::new(bytes);
         let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, work, ..NodeConfig::default() };
@@ -73,7 +74,7 @@ impl Server {
         Server { node, address, is_encrypted: false, serving, stop: Some(stop) }
     }
 
-    /// Enables TLS on the server.
+    /// Sets a TLS certificate for the node. Clients that use the returned server's URL then connect with TLS.
     pub fn encrypted(mut self) -> Self {
         self.node.set_tls(AUTHORITY.node("127.0.0.1"));
         self.is_encrypted = true;
@@ -98,7 +99,7 @@ impl Server {
         RemotePool::connect(&self.url(), ClientOptions { token, tls, ..ClientOptions::default() }).await
     }
 
-    /// Ends the server without letting requests finish.
+    /// Ends the server at once, as if its process were killed: requests do not finish.
     pub async fn kill(&mut self) {
         self.serving.abort();
         while !self.serving.is_finished() {
@@ -115,7 +116,7 @@ impl Server {
     }
 }
 
-/// Returns access with a token for each tenant, all of which may write.
+/// Returns the access settings of a node with these pairs of token and tenant, all with the right to write.
 pub fn tokens(tokens: &[(&str, &str)]) -> Access {
     tokens.iter().fold(Access::of_nobody(), |access, (token, name)| {
         access.with_token(token, tenant(name), Right::Write)
@@ -177,7 +178,7 @@ pub fn scan(table: &str) -> Program {
     Program::scan(name(table), &batch(0, 0).schema(), &[0, 1, 2, 3])
 }
 
-/// Returns the canonical schema of [`batch`].
+/// Returns the schema of [`batch`] with the types used on the wire.
 pub fn canonical_schema() -> SchemaRef {
     farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap()
 }
@@ -228,7 +229,7 @@ pub fn count_by_tens(table: &str) -> Program {
     }
 }
 
-/// Collects all batches of an execution.
+/// Reads all streams of a result to their ends; returns their batches, or the first error.
 pub async fn collect(mut execution: Execution) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     for stream in &mut execution.streams {

@@ -1,4 +1,5 @@
-//! A client that speaks the protocol byte by byte.
+//! A client for tests that sends single messages or arbitrary bytes of the native protocol, without the checks and the
+//! bookkeeping of a real client.
 
 use super::{Server, batch, scan};
 use arrow_array::{RecordBatch, StringViewArray};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A client that does only what a test tells it, within the protocol or not.
+/// A client that sends only what a test tells it, whether or not the protocol allows it.
 pub struct Raw {
     pub socket: Arc<dyn Socket>,
     buffer: BytesMut,
@@ -38,7 +39,7 @@ impl Raw {
         raw
     }
 
-    /// Returns a client that has not sent anything.
+    /// Returns a client that has not sent anything, not even the preface.
     pub fn silent(socket: Arc<dyn Socket>) -> Self {
         Raw { socket, buffer: BytesMut::new(), assembler: Assembler::new() }
     }
@@ -58,7 +59,7 @@ impl Raw {
         self.send(stream, &execute(table)).await;
     }
 
-    /// Loads a table of `rows` rows of [`batch`], respecting the credit.
+    /// Loads a table of `rows` rows of [`batch`], sending no more than the node grants credit for (flow control).
     pub async fn load(&mut self, stream: u32, table: &str, rows: i64) {
         let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
         let table = TableName::new(table).unwrap();
@@ -88,9 +89,8 @@ impl Raw {
         }
     }
 
-    /// Returns the next message, unless the node sends nothing for a while or disconnects. Half a second of
-    /// silence proves that the node waits only where it has no work left: on a busy machine any message may
-    /// take longer.
+    /// Returns the next message; `None` if the node sends nothing for half a second or disconnects. `None` does not
+    /// prove that the node waits for the client, because on a busy machine a message may take longer.
     pub async fn next_soon(&mut self) -> Option<Message> {
         timeout(Duration::from_millis(500), self.next()).await.unwrap_or(None)
     }
@@ -121,7 +121,7 @@ impl Raw {
     }
 }
 
-/// Returns the preface and a hello.
+/// Returns the first bytes of a client: the preface (protocol identification) and a hello.
 pub fn hello() -> Vec<u8> {
     hello_with(None)
 }

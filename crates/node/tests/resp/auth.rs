@@ -1,4 +1,5 @@
-//! Clients that authenticate again on a connection in use.
+//! Tests of `AUTH` on connections that are authenticated already: what stays of the session (selected database, watched
+//! keys, queued commands) with a token of the same tenant or of another one.
 
 use super::*;
 use farpool_node::access::TenantLimits;
@@ -43,7 +44,7 @@ async fn another_token_of_the_tenant_leaves_database_watch_and_transaction() {
         client.ask("MULTI", "+OK\r\n").await;
         client.ask("SET k 3", "+QUEUED\r\n").await;
         client.ask("EXEC", "*-1\r\n").await;
-        // The same inside a transaction.
+        // `AUTH` inside a transaction leaves the database, the watched keys and the transaction as they are, too.
         client.ask("MULTI", "+OK\r\n").await;
         client.ask("SET k 4", "+QUEUED\r\n").await;
         client.ask("AUTH anns-next", "+QUEUED\r\n").await;
@@ -95,14 +96,15 @@ async fn another_tenant_gets_nothing_of_what_the_one_before_has_begun() {
     bob.ask("GET k", "$-1\r\n").await;
     bob.ask("SELECT 2", "+OK\r\n").await;
     bob.ask("GET k", "$4\r\nbobs\r\n").await;
-    // Watches were dropped, so a transaction that relies on them must fail.
+    // Changing the tenant has dropped the watches, so a transaction that relies on them must fail.
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("SET k 3", "+QUEUED\r\n").await;
     client.ask("EXEC", "*-1\r\n").await;
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("SET k 4", "+QUEUED\r\n").await;
     client.ask("EXEC", "*1\r\n+OK\r\n").await;
-    // Queued commands use the keys of one tenant.
+    // `AUTH` as another tenant is refused in a transaction, because all queued commands must use the keys of one
+    // tenant.
     let refused = "-ERR this token is one of another tenant: AUTH with it before MULTI\r\n";
     for command in ["AUTH anns", "AUTH x anns", "HELLO 3 AUTH x anns", "HELLO 2 SETNAME n AUTH x anns"] {
         client.ask("MULTI", "+OK\r\n").await;
@@ -126,7 +128,7 @@ async fn a_connection_lasts_for_as_long_as_its_latest_token() {
     assert!(client.end().await.starts_with("-NOAUTH "), "it is told");
 }
 
-/// Matches Redis without a password.
+/// A node without tokens gives the same replies to `AUTH` as a Redis without a password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_node_knows_the_default_user_only() {
     let redis = Redis::start(Access::of_everybody()).await;
@@ -158,7 +160,7 @@ async fn one_client_too_many_is_told_as_redis_tells_it() {
     let mut first = client_of(&closed, "anns").await;
     let mut second = closed.connect().await;
     second.ask("AUTH anns", "-ERR max number of clients reached\r\n").await;
-    // A connected client may authenticate again.
+    // A node with the maximum number of clients still lets a connected client authenticate again.
     first.ask("AUTH anns-next", "+OK\r\n").await;
     first.ask("PING", "+PONG\r\n").await;
 }

@@ -1,4 +1,5 @@
-//! Tests of `CLIENT LIST`, `KILL` and `PAUSE`, and of the counters of `INFO`.
+//! Tests of the commands `CLIENT LIST`, `CLIENT KILL` and `CLIENT PAUSE` of the Redis protocol, and of the counters
+//! that `INFO` reports.
 
 use super::*;
 
@@ -23,7 +24,7 @@ impl Client {
         field(&line, "id").to_string()
     }
 
-    /// Returns a value of `INFO`.
+    /// Returns the value of the field `key` of a section of `INFO`.
     pub(super) async fn info(&mut self, section: &str, key: &str) -> String {
         let told = self.bulk(&format!("INFO {section}")).await;
         let value = told.split("\r\n").find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
@@ -75,7 +76,7 @@ async fn clients_of_a_tenant_see_one_another() {
     assert_eq!(told.map(|name| field(own, name)), ["", "0", "-1", "N", "client|list", "2", "26", "0", "-1"]);
     let expected = ["other", "3", "1", "x", "multi", "2", "0", "0", "-1"];
     assert_eq!(told.map(|name| field(others, name)), expected);
-    // The order of fields is that of Redis 7.0.15.
+    // The fields of a line are in the order of Redis 7.0.15.
     let names: Vec<&str> = own.split(' ').map(|pair| pair.split('=').next().unwrap()).collect();
     let of_redis = "id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem multi-mem rbs \
                     rbp obl oll omem tot-mem events cmd user redir resp";
@@ -86,7 +87,7 @@ async fn clients_of_a_tenant_see_one_another() {
     assert_eq!(ann.bulk("CLIENT LIST TYPE pubsub").await, "");
     assert_eq!(bob.bulk(&format!("CLIENT LIST ID {id}")).await, "");
     assert_eq!(bob.info("clients", "connected_clients").await, "1");
-    // Redis 7.0.15 replies the same.
+    // Redis 7.0.15 gives the same replies to the following commands.
     for (command, reply) in [
         ("CLIENT LIST TYPE x", "-ERR Unknown client type 'x'\r\n"),
         ("CLIENT LIST ID", "-ERR syntax error\r\n"),
@@ -108,7 +109,7 @@ async fn clients_of_a_tenant_see_one_another() {
     ] {
         ann.ask(command, reply).await;
     }
-    // A client that changes its tenant is listed with the new one.
+    // A client that authenticates as another tenant is then listed among the clients of that tenant.
     other.ask("DISCARD", "+OK\r\n").await;
     other.ask("AUTH bobs", "+OK\r\n").await;
     assert_eq!(ann.info("clients", "connected_clients").await, "1");
@@ -125,7 +126,7 @@ async fn clients_end_those_of_their_tenant() {
         clients.push(client);
     }
     let [mut ann, mut first, mut second, mut reader, mut bob] = clients.try_into().ok().unwrap();
-    // Redis 7.0.15 replies the same.
+    // Redis 7.0.15 gives the same replies to the following commands.
     for (command, reply) in [
         ("CLIENT KILL", "-ERR wrong number of arguments for 'client|kill' command\r\n"),
         ("CLIENT KILL id 10 wrong_arg", "-ERR syntax error\r\n"),
@@ -178,7 +179,7 @@ async fn a_pause_has_clients_of_the_tenant_wait() {
         ann.ask(command, reply).await;
     }
     reader.ask("CLIENT UNPAUSE", "-NOPERM this token may not write: use one with the role write\r\n").await;
-    // Commands that read, would be refused, or belong to another tenant do not wait.
+    // The pause of writes does not delay commands that read, that are refused, or that belong to another tenant.
     reader.ask("GET a", "$-1\r\n").await;
     writer.ask("SET a", "-ERR wrong number of arguments for 'set' command\r\n").await;
     bob.ask("SET a 1", "+OK\r\n").await;
@@ -190,7 +191,7 @@ async fn a_pause_has_clients_of_the_tenant_wait() {
     ann.ask("CLIENT UNPAUSE", "+OK\r\n").await;
     writer.expect("+OK\r\n$5\r\nx \"y\"\r\n").await;
     assert_eq!(ann.info("clients", "blocked_clients").await, "0");
-    // A transaction that writes waits.
+    // `EXEC` of a transaction with a command that writes waits for the end of the pause.
     for client in [&mut writer, &mut reader] {
         client.ask("MULTI", "+OK\r\n").await;
     }
@@ -265,7 +266,7 @@ async fn commands_are_counted_for_their_tenant() {
         let all: Vec<String> = numbers.map(value).collect();
         Some([all[0].clone(), all[3].clone(), all[4].clone()].map(|number| number.parse::<u32>().unwrap()))
     };
-    // Calls, rejected calls, failed calls.
+    // The counts of `set`: calls, rejected calls, failed calls.
     assert_eq!(counts("set"), Some([1, 1, 0]), "{stats}");
     assert_eq!(counts("hget"), Some([2, 0, 2]), "{stats}");
     assert_eq!(counts("object|refcount"), Some([1, 0, 0]), "{stats}");
@@ -311,7 +312,8 @@ async fn transactions_change_settings_and_are_refused_where_memory_has_ended() {
         "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - duplicate parameter\r\n";
     client.ask(twice, refused).await;
     client.ask("CONFIG SET maxmemory-policy noeviction", "+OK\r\n").await;
-    // Reads are executed anyway; a command that needs memory is not.
+    // When memory is full at `EXEC`, a transaction that only reads is executed; one with a command that needs memory is
+    // not.
     client.ask("MULTI", "+OK\r\n").await;
     client.ask("GET x", "+QUEUED\r\n").await;
     other.ask("CONFIG SET maxmemory 1", "+OK\r\n").await;

@@ -1,8 +1,9 @@
-//! Clients with heavy requests next to others, and clients that write everything before they read.
+//! Tests of fairness between clients of the Redis protocol: tenants with heavy requests next to others, and clients
+//! that send all their requests before they read a reply.
 
 use super::*;
 
-/// Returns slow work of one tenant, one packet per request.
+/// Returns packets of requests that take long, which one tenant sends to slow down the others.
 fn heavy() -> Vec<Vec<u8>> {
     let class = format!("KEYS *[{}]", "b-z".repeat(20_000));
     let stars = format!("KEYS {}", "*k*e*y?".repeat(9) + "z");
@@ -41,7 +42,7 @@ async fn whatever_one_tenant_asks_for_others_are_answered_and_the_node_stops() {
         a.ask(&format!("MSET {}", pairs.join(" ")), "+OK\r\n").await;
     }
     let mut readers = Vec::new();
-    // More connections than threads.
+    // More connections than serving threads.
     for packet in heavy() {
         let mut client = redis.connect().await;
         client.ask("AUTH as", "+OK\r\n").await;
@@ -67,7 +68,7 @@ async fn whatever_one_tenant_asks_for_others_are_answered_and_the_node_stops() {
         for client in &mut others {
             client.ask("GET mine", "$1\r\n3\r\n").await;
         }
-        // Reading the counts of the busy tenant's keys does not wait for it either.
+        // Listing tables reads the counts of the busy tenant's keys, and does not wait for its long commands either.
         native.tables().unwrap();
     }
     let mut same = redis.connect().await;
@@ -103,7 +104,8 @@ async fn one_that_sends_more_than_is_kept_is_told_so_and_disconnected() {
     let mut client = redis.connect().await;
     client.ask(&format!("SET a {}", "v".repeat(100_000)), "+OK\r\n").await;
     let (mut reading, mut writing) = client.0.into_split();
-    // The memory for work is 256 MiB.
+    // Sends 600 MiB altogether, more than the 256 MiB of memory outside the pool that the node has for requests and
+    // replies.
     let all = request(&format!("ECHO {}", "x".repeat(1 << 20)));
     let gets = request("GET a").repeat(1000);
     let sending = async {
@@ -119,6 +121,6 @@ async fn one_that_sends_more_than_is_kept_is_told_so_and_disconnected() {
     let ended = timeout(Duration::from_secs(20), reading.read_to_end(&mut rest)).await;
     drop(ended.expect("the connection ends"));
     eventually("its memory is free", || redis.work_used() < 1 << 20).await;
-    // Other clients continue.
+    // Other clients are still served.
     redis.connect().await.ask("PING", "+PONG\r\n").await;
 }

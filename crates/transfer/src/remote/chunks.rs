@@ -47,7 +47,7 @@ impl RemotePool {
     /// node has accepted the request; the chunks come through the returned stream.
     ///
     /// # Errors
-    /// As [`RemotePool::outlines`].
+    /// Errors of [`RemotePool::outlines`].
     pub async fn fetch(
         &self,
         handle: &Handle,

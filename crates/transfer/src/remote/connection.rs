@@ -94,12 +94,12 @@ struct Streams {
     /// ends, tasks are woken in the order of their requests.
     open: BTreeMap<u32, Arc<Mailbox>>,
     last: u32,
-    /// Ids of streams that were dropped before their end. Frames of theirs that are still coming are discarded.
+    /// Ids of streams that were dropped before their end. Frames that still arrive on these streams are discarded.
     dropped: Vec<u32>,
     closed: Option<Closed>,
 }
 
-/// The reason why a connection ended.
+/// The reason why a connection has ended.
 #[derive(Clone, Debug)]
 enum Closed {
     /// The node went away or the network failed; with the operating system's message, if there is one.
@@ -176,7 +176,7 @@ impl Connection {
     /// of the program's preparation, which encrypted answers must be bound to.
     ///
     /// # Errors
-    /// As [`Connection::open`].
+    /// Errors of [`Connection::open`].
     pub fn open_bound(
         self: &Arc<Self>,
         request: &Request,
@@ -423,7 +423,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Returns what decrypts the node's answers; `None` if they are not encrypted.
+    /// Returns the decryptor of the node's answers; `None` if they are not encrypted.
     pub fn opener(&self) -> Option<&Arc<Opener>> {
         self.opener.as_ref()
     }

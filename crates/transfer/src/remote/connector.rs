@@ -20,7 +20,7 @@ pub trait Connector: Send + Sync {
     async fn connect(&self) -> io::Result<Arc<dyn Socket>>;
 }
 
-/// Connects over TCP.
+/// A connector that opens TCP connections to the address of a pool.
 pub(super) struct Tcp(pub PoolUrl);
 
 #[async_trait]

@@ -8,7 +8,7 @@
 use farpool_model::{Error, Result};
 use farpool_wire::{FrameKind, Window};
 
-/// The protocol state of one stream.
+/// The protocol state of one stream: the request, the messages so far, and the credit in both directions.
 #[derive(Debug)]
 pub(super) struct Conversation {
     request: FrameKind,
@@ -73,7 +73,7 @@ impl Conversation {
     /// Checks that the node may send a frame of this kind now.
     ///
     /// # Errors
-    /// `Corrupt` if it may not.
+    /// `Corrupt` if the protocol does not allow such a frame in this state.
     pub fn check(&self, kind: FrameKind) -> Result<()> {
         if !self.has_place_for(kind) {
             let name = kind.name();

@@ -25,8 +25,8 @@ use futures::stream::Fuse;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Generates the ids of loads: keyed hashes of a counter. Each client draws a hash key of its own, so that the ids of
-/// different clients do not collide.
+/// Generates the ids of loads: keyed hashes of a counter. Each client generates a random hash key of its own, so that
+/// the ids of different clients do not collide.
 #[derive(Debug)]
 pub(super) struct LoadIds {
     key: [u64; 2],
@@ -56,7 +56,7 @@ impl LoadIds {
     }
 }
 
-/// Description of a load: its table, schema and mode.
+/// Description of a load: the name of the table, the mode (create, append, replace) and the schema of the rows.
 pub(super) struct Task<'a> {
     pub table: &'a TableName,
     pub options: LoadOptions,
@@ -65,7 +65,7 @@ pub(super) struct Task<'a> {
     pub rows_hint: Option<u64>,
 }
 
-/// Why a load did not complete.
+/// The reason why a load did not complete.
 enum Failure {
     /// The batches or the node reported an error, so that nothing was loaded.
     Ended(Error),
@@ -236,7 +236,8 @@ impl RemotePool {
     /// request has not arrived at the node yet, asking prevents it from beginning later.
     ///
     /// # Errors
-    /// `Busy` if too many requests wait for this outcome at once; `Denied`.
+    /// `Busy` if too many requests wait for this outcome at once; `Denied` if the client's right does not include
+    /// loads; errors of the connection.
     pub async fn load_outcome(&self, id: LoadId) -> Result<LoadOutcome> {
         let connection = self.connection().await?;
         match ask(&connection, &Request::LoadOutcome { id }, "it told the outcome of a load").await? {
@@ -286,7 +287,7 @@ impl Rows {
         Rows { batches: batches.fuse(), sent, sent_bytes: 0, can_repeat: true, is_complete: false }
     }
 
-    /// Returns the failure of a load whose request could not be sent, so that nothing was loaded.
+    /// Returns `error` as the failure of a load whose request could not be sent, so that nothing was loaded.
     fn not_begun(&mut self, error: Error) -> Failure {
         self.is_complete = false;
         Failure::Lost(error)

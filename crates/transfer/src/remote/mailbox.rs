@@ -30,12 +30,12 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Creates a share of no bytes.
+    /// Creates a share of 0 bytes of `unread`.
     pub fn new(unread: Arc<Unread>) -> Self {
         Share { unread, bytes: 0 }
     }
 
-    /// Changes the share to `bytes`.
+    /// Sets the share (the bytes of this mailbox's unread messages) to `bytes` bytes.
     ///
     /// # Errors
     /// `OverLimit` if all shares together would be too large; the share then stays as it was.
@@ -103,7 +103,7 @@ impl Mailbox {
         }))
     }
 
-    /// See [`Conversation::check`].
+    /// Checks that the node may send a frame of this kind now (see [`Conversation::check`]).
     pub fn check(&self, kind: FrameKind) -> Result<()> {
         self.0.lock().conversation.check(kind)
     }
@@ -142,7 +142,7 @@ impl Mailbox {
         let mut state = self.0.lock();
         if let Some(message) = state.messages.pop_front() {
             let bytes = state.share.bytes - size(&message);
-            // Reducing a share never fails.
+            // The result is ignored, because reducing a share never fails.
             drop(state.share.resize(bytes));
             return Poll::Ready(Some(message));
         }
@@ -173,17 +173,17 @@ impl Mailbox {
         Poll::Pending
     }
 
-    /// See [`Conversation::sent`].
+    /// Records a message that the client has sent (see [`Conversation::sent`]).
     pub fn sent(&self, kind: FrameKind, bytes_on_wire: u64) {
         self.0.lock().conversation.sent(kind, bytes_on_wire);
     }
 
-    /// See [`Conversation::granting`].
+    /// Records credit that the client is about to grant (see [`Conversation::granting`]).
     pub fn granting(&self, bytes: u64) -> Result<()> {
         self.0.lock().conversation.granting(bytes)
     }
 
-    /// See [`Conversation::has_ended`].
+    /// Returns whether the node has sent its last message on the stream.
     pub fn has_ended(&self) -> bool {
         self.0.lock().conversation.has_ended()
     }
@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn what_waits_on_all_streams_is_bounded_and_given_back() {
         let unread = Arc::new(Unread::default());
-        // Each stream may have one message beyond its window; together these exceed the limit.
+        // Each stream may have one unread message more than its credit allows; for all streams together, these exceed
+        // the limit.
         let batch = message(FrameKind::Batch, 64 << 20);
         let mut streams = Vec::new();
         let error = loop {

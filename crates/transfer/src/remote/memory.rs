@@ -19,7 +19,7 @@ pub(super) struct Results {
     /// The reserved range of addresses; `None` if the system grants none, in which case results come from the usual
     /// allocator.
     memory: Option<Arc<ResultMemory>>,
-    /// Number of results that are being read now.
+    /// Number of results that are being read at the moment.
     reading: AtomicUsize,
     begun: AtomicU64,
     /// Whether a task is waiting to release the memory, so that no second one is started.
@@ -27,7 +27,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Creates memory of its own, which no other pool shares.
+    /// Creates memory for results that is not shared with other pools of the process.
     pub fn new() -> Arc<Results> {
         let memory = ResultMemory::new(limits::RESULT_BYTES_MAX).ok();
         let (reading, begun, waiting) = Default::default();
@@ -61,7 +61,7 @@ impl Results {
     }
 }
 
-/// Counts a result as being read, as long as it exists.
+/// Guard that counts a result as being read until it is dropped.
 #[derive(Debug)]
 pub(super) struct Reading(Arc<Results>);
 
@@ -85,7 +85,8 @@ impl Drop for Reading {
     }
 }
 
-/// Clears `waiting` when dropped: even if the runtime drops the task, another one can be started later.
+/// Guard that clears `waiting` when dropped, so that another task can be started later even if the runtime drops the
+/// current one.
 struct Waiting(Arc<Results>);
 
 impl Drop for Waiting {
@@ -101,7 +102,7 @@ mod tests {
     use arrow_schema::{DataType, Field, Schema};
     use farpool_columns::{Parcel, pack_array, pack_chunks};
 
-    /// Creates 4 MiB of rows, decoded from a parcel.
+    /// Decodes a parcel (encoded column chunks) to 4 MiB of rows.
     fn rows(room: &mut ResultBuffer) -> Vec<RecordBatch> {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..limits::ROW_GROUP_ROWS as i64));
         let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, true)]));

@@ -46,7 +46,7 @@ use tokio::time::sleep;
 /// The settings of a client's connections.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
-    /// The token (secret) that authenticates the client.
+    /// The access token (secret) that authenticates the client; `None` for nodes that require none.
     pub token: Option<String>,
     /// Maximum duration of each request, which the node enforces; no limit if `None`.
     pub timeout: Option<Duration>,
@@ -88,7 +88,7 @@ impl RemotePool {
     /// memory for results.
     ///
     /// # Errors
-    /// As [`RemotePool::connect`].
+    /// Errors of [`RemotePool::connect`].
     pub async fn connect_through(
         connector: Arc<dyn Connector>,
         url: &PoolUrl,
@@ -151,7 +151,7 @@ impl RemotePool {
         ask(&self.connection().await?, request, doing).await
     }
 
-    /// Sends a request whose answer says only that it has been carried out, and waits for the answer.
+    /// Sends a request whose answer only confirms that the request was executed, and waits for the answer.
     async fn command(&self, request: &Request, doing: &'static str) -> Result<()> {
         match self.ask(request, doing).await? {
             Response::Done(_) => Ok(()),
@@ -184,8 +184,8 @@ impl RemotePool {
         substrait::encode_program(program, &schema)
     }
 
-    /// Returns `outcome`. If it is an error, drops the cached schema of the program's table, because the table may have
-    /// other columns by now.
+    /// Returns `outcome` unchanged. If it is an error, drops the cached schema of the program's table first, because
+    /// the table may have other columns by now.
     fn doubt<T>(&self, program: &Program, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|error| {
             if matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound) {
@@ -312,7 +312,7 @@ impl Drop for Kept {
     }
 }
 
-/// The activity that the error message names if a node goes away.
+/// Completes the error message "the pool went away while …" for the execution of a program.
 const RUNNING: &str = "a query was running";
 
 /// Runs a prepared program that the node keeps, and waits until the node has accepted it. Retries while the node is
@@ -391,7 +391,7 @@ impl Pool for RemotePool {
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
-        // Positions beyond 32 bits become a position that no table has, which the node refuses.
+        // Column positions beyond 32 bits are replaced by a position that no table has, which the node refuses.
         let number = |column: &usize| u32::try_from(*column).unwrap_or(u32::MAX);
         let columns = columns.map(|columns| columns.iter().map(number).collect());
         let request = Request::Statistics { table: name.clone(), columns };

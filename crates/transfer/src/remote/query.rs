@@ -24,11 +24,11 @@ pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
     read_answers(&channel.receive().await?)
 }
 
-/// Like [`answers`]; also returns the digest that encrypted answers of later executions of the program must be bound
-/// to.
+/// Does the same as [`answers`], and also returns the digest that encrypted answers of later executions of the program
+/// must be bound to; `None` if answers are not encrypted.
 ///
 /// # Errors
-/// As [`answers`].
+/// Errors of [`answers`].
 pub(super) async fn bound_answers(channel: &mut Channel) -> Result<(Prepared, Option<Digest>)> {
     let message = channel.receive().await?;
     let bound = channel.opener().map(|opener| opener.bind(&message));
@@ -81,7 +81,7 @@ struct Rows {
 
 enum Turn {
     Open(Box<Open>),
-    /// The receipt has come, which is the last message.
+    /// The receipt (execution statistics), the last message, has arrived.
     Ended,
     /// The result has failed; all streams return this error.
     Failed(Error),

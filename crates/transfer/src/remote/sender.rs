@@ -118,7 +118,7 @@ mod tests {
     async fn pings_of_a_node_that_does_not_read_make_no_queue() {
         let (socket, node) = pipe(1000);
         let sender = Arc::new(Sender::default());
-        // More than the socket accepts.
+        // More bytes than the pipe accepts at once.
         let rows = Bytes::from(vec![0; 100_000]);
         sender.send(&socket, 1, Outgoing::new(FrameKind::LoadBatch, vec![rows]).unwrap());
         let queued = sender.queue.lock().segments.len();

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 /// Returns the system's certificate authorities. They are read once per process, which takes a few milliseconds.
 ///
 /// # Errors
-/// `Invalid` if there are none.
+/// `Invalid` if the system trusts no certificate authority.
 pub(super) async fn of_system() -> Result<ClientTls> {
     static READ: OnceLock<ClientTls> = OnceLock::new();
     if let Some(tls) = READ.get() {

@@ -15,7 +15,7 @@ const INLINE_BYTES_MAX: u32 = 12;
 /// Minimum average size of the ranges, in bytes, from which each is sent as a buffer of its own rather than copied.
 const RANGE_BYTES_MIN: usize = 16 << 10;
 
-/// The compacted views, and the buffers that they refer to.
+/// The string views of a column after compaction, and the data buffers that they refer to.
 pub(super) struct Compacted {
     pub(super) views: Buffer,
     pub(super) data: Vec<Buffer>,
@@ -92,7 +92,7 @@ fn share(ranges: &mut [ViewRange], data: &[Buffer]) -> Vec<Buffer> {
     shared
 }
 
-/// Copies all ranges into one new buffer.
+/// Copies all ranges into one new buffer, one after the other; returns it.
 fn copy(ranges: &mut [ViewRange], data: &[Buffer], bytes: usize) -> Buffer {
     let mut copied = Vec::with_capacity(bytes);
     for range in ranges {

@@ -1,5 +1,6 @@
-//! Compresses buffers one by one, as the Arrow columnar format defines it ("Buffer compression"): each is preceded by
-//! its uncompressed length in 8 bytes, or by -1 if it is stored uncompressed because that is smaller.
+//! Compresses the buffers of an Arrow batch one by one, as the Arrow columnar format defines it ("Buffer compression"):
+//! each is preceded by its uncompressed length in 8 bytes, or by -1 if it is stored uncompressed because that is
+//! smaller.
 //!
 //! Invariant: before anything is decompressed, its uncompressed size is known, and is at most
 //! [`limits::MESSAGE_BYTES_MAX`] (so that a small message cannot expand to a large one). A buffer that turns out longer
@@ -15,7 +16,7 @@ use std::io::{Read, Write};
 
 const PREFIX_BYTES: usize = 8;
 
-/// The length that marks a buffer as uncompressed.
+/// The value in place of a length that marks a buffer as stored uncompressed.
 const AS_IT_IS: i64 = -1;
 
 /// Level of Zstandard. Reason: of its levels, the lowest saves the most bytes per time on Arrow's buffers.

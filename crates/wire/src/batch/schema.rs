@@ -48,7 +48,8 @@ pub fn encode_schema(schema: &Schema) -> Result<Bytes> {
 /// therefore fields that would take more bytes than the message has are rejected.
 ///
 /// # Errors
-/// `Corrupt` if the bytes are malformed; `Invalid` if a type is not canonical; `OverLimit`.
+/// `Corrupt` if the bytes are malformed; `Invalid` if a type is not canonical; `OverLimit` if there are too many
+/// columns or the names are too long.
 pub fn decode_schema(bytes: &[u8]) -> Result<SchemaRef> {
     let (_, message) = metadata(bytes)?;
     let schema =

@@ -1,4 +1,5 @@
-//! Tests that batches survive encoding, that no unrelated bytes are sent, and that corrupt messages are detected.
+//! Tests of Arrow batches in messages: decoding gives the encoded batch, only bytes that its rows refer to are sent,
+//! and corrupt messages are refused.
 
 use super::write::encode_within;
 use super::*;
@@ -37,7 +38,7 @@ fn message(batch: &RecordBatch, compression: Option<Compression>) -> Bytes {
     message
 }
 
-/// Encodes and decodes a batch, with and without compression; the results must be the same.
+/// Encodes and decodes a batch, with and without compression; asserts that the results are equal, and returns one.
 fn round_trip(batch: &RecordBatch) -> RecordBatch {
     let schema = decode_schema(&encode_schema(batch.schema_ref()).unwrap()).unwrap();
     assert_eq!(&schema, batch.schema_ref());
@@ -163,7 +164,7 @@ fn only_bytes_that_rows_refer_to_travel_and_each_once() {
     assert!(sent.len() < 3_000, "{} bytes for 10 rows", sent.len());
     assert!(!sent.windows(10).any(|w| w == b"value 6000"), "a foreign value travels");
 
-    // Many rows that refer to few values, as a dictionary column decodes.
+    // Many rows that refer to the same few values, as in a decoded dictionary column.
     let values = strings((0..100).map(long));
     let rows: Vec<u128> = {
         let views = values.column(0).as_string_view().views();
@@ -193,7 +194,7 @@ fn long_runs_of_strings_are_sent_from_where_they_are() {
 
 fn decode_damaged(schema: &SchemaRef, bytes: &[u8]) {
     if let Ok(batch) = decode_batch(schema, &Bytes::copy_from_slice(bytes)) {
-        // A corruption that is not detected must still give arrays that can be used without a panic.
+        // If a corruption is not detected, the arrays must still be valid, so that using them cannot panic.
         for column in batch.columns() {
             column.to_data().validate_full().unwrap();
         }
@@ -237,7 +238,7 @@ fn compressed_batches_are_small_and_say_what_they_were() {
 
 #[test]
 fn what_inflating_takes_is_known_before_and_no_buffer_is_longer_than_it_says() {
-    // A few kilobytes that claim to decompress to gigabytes of zeros.
+    // A message of a few kilobytes that decompresses to gigabytes of zeros.
     let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
     let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 1 << 20]));
     let batch = RecordBatch::try_new(Arc::new(schema), vec![zeros]).unwrap();
@@ -275,8 +276,8 @@ fn with_length(message: &Bytes, at: usize, length: u64) -> Bytes {
     damaged.into()
 }
 
-/// Returns a message of one column that consists of `buffers`; the last `data` of them are the data buffers of its
-/// views.
+/// Returns a message with one column of string views that consists of `buffers`; the last `data` of them are the data
+/// buffers that the views refer to.
 fn handmade(rows: usize, buffers: &[Vec<u8>], data: usize) -> Bytes {
     let mut layout = write::Layout::default();
     layout.nodes.push(arrow_ipc::FieldNode::new(rows as i64, 0));
@@ -362,7 +363,7 @@ proptest! {
         values in proptest::collection::vec(proptest::option::of("[a-z]{0,40}"), 1..300),
         picks in proptest::collection::vec(proptest::option::weighted(0.9, 0usize..1000), 0..400),
     ) {
-        // Several data buffers, and rows in any order, with duplicates and NULLs.
+        // A column whose rows refer to several data buffers in any order, with duplicates and NULLs.
         let mut builder = StringViewBuilder::new().with_fixed_block_size(64);
         values.iter().for_each(|value| builder.append_option(value.as_deref()));
         let array = builder.finish();

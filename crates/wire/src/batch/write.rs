@@ -116,7 +116,7 @@ fn encode_pieces(
     Ok(Some((pieces, bytes_plain)))
 }
 
-/// Keeps the memory of a column alive until its bytes have been sent.
+/// Owner of a column's memory within a message's bytes: keeps the memory alive until the bytes have been sent.
 struct Owner(Buffer);
 
 impl AsRef<[u8]> for Owner {

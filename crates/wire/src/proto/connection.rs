@@ -1,10 +1,11 @@
-//! Message bodies about the connection: the handshake, credit (flow control), sealed (encrypted) requests and errors.
+//! Bodies of messages, as protocol buffers, about the connection: the handshake, credit (flow control), sealed
+//! (encrypted) requests and errors.
 
 use bytes::Bytes;
 use prost::Message;
 
-/// The empty body of the messages `Cancel`, `Queries`, `LoadEnd` and `Status`, and of answers which only say that a
-/// request has been carried out.
+/// The empty body of the messages `Cancel`, `Queries`, `LoadEnd` and `Status`, and of answers that only say that a
+/// request was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Empty {}
 

@@ -1,4 +1,4 @@
-//! Message bodies about loads and changes of rows, and their outcomes.
+//! Bodies of messages, as protocol buffers, about loads and changes of rows, and their outcomes.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};
@@ -73,7 +73,7 @@ pub struct ChangeRows {
     pub id: Bytes,
 }
 
-/// Body of the message `LoadOutcome`.
+/// Body of the message `LoadOutcome`, which asks for the outcome of a load.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LoadOutcome {
     #[prost(bytes = "bytes", tag = "1")]

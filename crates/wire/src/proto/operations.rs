@@ -1,4 +1,4 @@
-//! Message bodies about the operation of a node: its status, running queries and backups.
+//! Bodies of messages, as protocol buffers, about the operation of a node: its status, running queries and backups.
 
 use bytes::Bytes;
 use prost::Message;

@@ -1,5 +1,5 @@
-//! Message bodies about programs: plans, answers, receipts (execution statistics), and column chunks that clients
-//! cache.
+//! Bodies of messages, as protocol buffers, about programs: plans, answers, receipts (execution statistics), and column
+//! chunks that clients cache.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message};
@@ -90,7 +90,7 @@ pub struct Fetch {
     pub row_groups: Vec<u32>,
 }
 
-/// Extent to which the node carries an operator out.
+/// The extent to which the node executes an operator of a program: exactly, in part, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Answer {

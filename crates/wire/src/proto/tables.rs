@@ -1,4 +1,4 @@
-//! Message bodies about tables, views and schemas, and their statistics.
+//! Bodies of messages, as protocol buffers, about tables and their statistics, views and schemas.
 
 use super::Tier;
 use bytes::Bytes;

@@ -2,11 +2,12 @@
 //! answer comes back encrypted to that key and authenticated, by HPKE (RFC 9180) with X25519, HKDF-SHA-256 and
 //! AES-128-GCM.
 //!
-//! The client draws a key pair for each request ([`Opener`]). The proof that the answers are from the node is either a
-//! key of the node that the client knows, or the client's token ([`Proof`]). The encryption keys of the answers are
-//! derived from the whole request as the node received it, its stream, the token in the hello (otherwise an attacker in
-//! between could make the node answer for another tenant) and, if the request names a prepared program, the request and
-//! the answer that prepared it. Therefore the client cannot decrypt answers to a request that was tampered with.
+//! The client generates a key pair for each request ([`Opener`]). The proof that the answers are from the node is
+//! either a key of the node that the client knows, or the client's token ([`Proof`]). The encryption keys of the
+//! answers are derived from the whole request as the node received it, its stream, the token in the hello (otherwise an
+//! attacker in between could make the node answer for another tenant) and, if the request names a prepared program, the
+//! request and the answer that prepared it. Therefore the client cannot decrypt answers to a request that was tampered
+//! with.
 //!
 //! A sealed answer is a message of its usual kind, whose body is
 //!
@@ -66,9 +67,9 @@ const INFO: &[u8] = b"farpool/1 sealed answers, from the node to the client";
 /// Means by which a client verifies that answers are from the node.
 #[derive(Clone, Debug)]
 pub enum Proof {
-    /// By a key of the node, whose public half the client has been given.
+    /// The node proves that it has the private key for this public key, which the client has been given.
     NodeKey(PublicKey),
-    /// By the client's token, which both sides know.
+    /// The node proves that it knows the client's access token, from which this key is derived.
     Token(std::sync::Arc<TokenKey>),
 }
 
@@ -181,7 +182,7 @@ impl SealedRequest {
     /// Returns the id of the stream on which the program that the request names was prepared; `None` if it names none.
     ///
     /// # Errors
-    /// Those of decoding the request.
+    /// Errors of decoding the request.
     pub fn handle(&self) -> Result<Option<u32>> {
         match self.request.kind {
             FrameKind::Execute => Ok(read::<proto::PlanHandle>(&self.request.body)?.handle),

@@ -1,4 +1,5 @@
-//! The client's side of sealed answers: draws a key pair for a request, and decrypts its answers.
+//! The client's side of sealed answers (answers that the node encrypts end to end for one request): generates a key
+//! pair for the request, and decrypts (opens) the answers.
 
 use super::{
     BLOCK_BYTES, Digest, ERROR_NUMBERS, Proof, TRAILER_BYTES, associated, bind, blocks, info, nonce, wrap,
@@ -22,7 +23,7 @@ pub struct Opener {
     shown: Digest,
     digest: Digest,
     prepared: Option<Digest>,
-    /// The number of the answer that must come next.
+    /// The sequence number of the answer that must come next.
     pub(super) next: AtomicU64,
     /// Encapsulated key and decryption context, derived from the first answer that could be decrypted.
     pub(super) context: Mutex<Option<(PublicKey, Arc<Context>)>>,
@@ -37,9 +38,9 @@ struct Trailer {
 }
 
 impl Opener {
-    /// Draws a key pair for the answers to `request`, and returns the message to send in place of the request. `shown`
-    /// is the [digest](super::shown) of the token in the client's hello; `prepared` is the digest that the named
-    /// program is bound to, as returned by [`Opener::bind`].
+    /// Generates a key pair for the answers to `request`, and returns the message to send in place of the request.
+    /// `shown` is the [digest](super::shown) of the token in the client's hello; `prepared` is the digest that the
+    /// named program is bound to, as returned by [`Opener::bind`].
     ///
     /// # Errors
     /// `OverLimit` if the request is too large, or the process may not lock more memory.

@@ -1,4 +1,5 @@
-//! The node's side of sealed answers: encrypts the answers to one request.
+//! The node's side of sealed answers (answers that are encrypted end to end for the client of one request): encrypts
+//! (seals) and numbers the answers.
 
 use super::{
     BLOCK_BYTES, Digest, ERROR_NUMBERS, SealedRequest, TRAILER_BYTES, TokenKey, associated, bind, blocks,
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Proof of a node's identity: its own key, and the token that the client has shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeProof<'a> {
-    /// The node's key.
+    /// The node's private key; `None` if it has none.
     pub key: Option<&'a PrivateKey>,
     /// The key derived from the client's token.
     pub token: Option<&'a TokenKey>,
@@ -43,13 +44,13 @@ pub struct Sealer {
 /// Puts sealed answers back into the order of their numbers, because several threads encrypt them.
 #[derive(Debug, Default)]
 struct AnswerOrder {
-    /// The number of the answer that is sent next.
+    /// The sequence number of the answer that is sent next.
     next: u64,
     /// Answers that must wait until those before them have been encrypted. There are fewer of them than threads.
     waiting: BTreeMap<u64, Outgoing>,
 }
 
-/// A sealed answer, which must be sent after those with lower numbers.
+/// A sealed (encrypted) answer with its sequence number. It must be sent after the answers with lower numbers.
 #[derive(Debug)]
 pub struct NumberedAnswer {
     pub(super) number: u64,
@@ -157,7 +158,7 @@ impl Sealer {
     /// Encrypts an error, which may be sent at any time and replaces all pending answers.
     ///
     /// # Errors
-    /// As [`Sealer::seal`].
+    /// Errors of [`Sealer::seal`].
     pub fn seal_error(&self, message: Outgoing) -> Result<Outgoing> {
         debug_assert_eq!(message.kind(), FrameKind::Error);
         self.encrypt(self.errors.fetch_add(1, Ordering::Relaxed), message)

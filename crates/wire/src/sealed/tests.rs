@@ -1,4 +1,5 @@
-//! Tests that sealed (encrypted) answers can be opened, and nothing else can.
+//! Tests of sealed answers (answers encrypted end to end for one request): the client can decrypt them, and refuses
+//! answers that were changed, reordered, or made by another node or for another request.
 
 use super::*;
 use crate::message::Assembler;
@@ -8,10 +9,10 @@ use std::sync::Arc;
 
 const STREAM: u32 = 7;
 
-/// Digest of the token that the client has shown.
+/// Digest of the access token that the client has sent to the node in its hello.
 const SHOWN: Digest = [9; 32];
 
-/// Returns the message as the receiver gets it.
+/// Returns `message` as the receiver assembles it from its frames on the stream `stream`.
 fn received(message: Outgoing, stream: u32) -> Message {
     let bytes = message.frames(stream).concat();
     let (mut assembler, mut rest) = (Assembler::new(), &bytes[..]);
@@ -34,7 +35,7 @@ fn request() -> Outgoing {
 
 fn parcel(bytes: usize) -> Outgoing {
     let body: Vec<u8> = (0..bytes).map(|at| (at / 3 % 251) as u8).collect();
-    // In pieces of any length, as chunks of a table are.
+    // A body in several pieces of memory, as that of column chunks is.
     let pieces = body.chunks(100_003).map(Bytes::copy_from_slice).collect();
     Outgoing::new(FrameKind::Parcel, pieces).unwrap()
 }
@@ -47,7 +48,7 @@ fn error(text: &str) -> Outgoing {
     Response::Error(Error::invalid(text)).encode().unwrap().pop().unwrap()
 }
 
-/// A client and a node that agree on how the node proves its identity.
+/// The client's and the node's side of one request with sealed (encrypted) answers.
 struct Pair {
     opener: Opener,
     sealer: Sealer,
@@ -120,7 +121,7 @@ fn threads_seal_at_once_and_answers_leave_in_order() {
     let (count, sent) = (3_000, parking_lot::Mutex::new(Vec::new()));
     let numbered: Vec<NumberedAnswer> =
         (0..count).map(|n| pair.sealer.seal(parcel(n % 300)).unwrap()).collect();
-    // The order in which threads that overtake one another would deliver them.
+    // Delivers the sealed answers out of order, as threads that overtake one another do.
     let (late, early): (Vec<_>, Vec<_>) = numbered.into_iter().partition(|it| it.number % 7 == 3);
     for numbered in early.into_iter().rev().chain(late) {
         pair.sealer.deliver(numbered, |message| sent.lock().push(message));
@@ -131,10 +132,10 @@ fn threads_seal_at_once_and_answers_leave_in_order() {
         let opened = pair.open(received(message, STREAM)).unwrap();
         assert_eq!(opened.body, received(parcel(place % 300), STREAM).body);
     }
-    // An answer that has a number but is never delivered holds up all later ones.
+    // An answer that got a number and is never delivered blocks all later answers, so sealing the last answer fails.
     drop(pair.sealer.seal(parcel(1)).unwrap());
     assert_eq!(pair.sealer.seal_alone(receipt()).unwrap_err().kind, ErrorKind::Internal);
-    // An error is sent nevertheless, and replaces everything that was not sent.
+    // An error can be sent nevertheless, in place of all answers that were not sent.
     let opened =
         pair.open(received(pair.sealer.seal_error(error("division by 42")).unwrap(), STREAM)).unwrap();
     let Response::Error(said) = Response::decode(&opened, None).unwrap() else { panic!("{opened:?}") };
@@ -159,7 +160,7 @@ fn dropped_repeated_and_exchanged_answers_are_errors() {
     for order in [&[0, 1, 3][..], &[1], &[3], &[0, 0], &[0, 2, 1, 3], &[0, 1, 2, 2, 3]] {
         assert_eq!(fresh(order).unwrap_err().kind, ErrorKind::Corrupt, "{order:?}");
     }
-    // With the number of another answer, it cannot be opened either.
+    // An answer whose number was changed to that of another answer cannot be decrypted.
     let mut body = answers[1].body.to_vec();
     let at = body.len() - 8;
     body[at] = 0;
@@ -176,7 +177,8 @@ fn every_bit_of_an_answer_counts() {
             let mut body = answer.body.to_vec();
             body[at / 8] ^= 1 << (at % 8);
             let error = pair.opener.open(Message { body: body.into(), ..answer.clone() }).unwrap_err();
-            // Encrypted bytes may happen to look like an error in the clear, which is reported as such.
+            // The changed ciphertext of an `Error` may happen to look like an unencrypted error, which is reported in
+            // other words.
             let is_told = answer.kind == FrameKind::Error && error.message.contains("in the clear");
             assert!(error.kind == ErrorKind::Corrupt || is_told, "bit {at}: {error}");
         }
@@ -203,7 +205,7 @@ fn blocks_of_one_message_keep_their_places() {
     let (one, two) = exchanged[bytes..bytes + 2 * TAG_BYTES].split_at_mut(TAG_BYTES);
     one.swap_with_slice(two);
     assert!(pair.opener.open(Message { body: exchanged.into(), ..answer.clone() }).is_err());
-    // Without its last block, a message is shorter but not whole.
+    // A message without its last block is refused.
     let tags = bytes..bytes + 2 * TAG_BYTES;
     let trailer = answer.body.len() - TRAILER_BYTES..;
     let shorter = [&answer.body[..2 * BLOCK_BYTES], &answer.body[tags], &answer.body[trailer]].concat();
@@ -233,7 +235,7 @@ fn another_node_token_request_or_program_has_other_keys() {
         answer(&sealed, &[1; 32], NodeProof { key: Some(&other), token: None, shown: SHOWN }).unwrap_err();
     assert!(refused.kind == ErrorKind::Denied && refused.message.contains("wants another"), "{refused}");
     assert!(answer(&sealed, &[1; 32], NodeProof::default()).is_err());
-    // A man in the middle knows everything but the node's key, and claims to be the node.
+    // A man in the middle, who knows everything but the node's private key, changes the sealed request.
     let forged = |change: &dyn Fn(&mut proto::Sealed)| {
         let mut inner: proto::Sealed = read(&sealed.body).unwrap();
         change(&mut inner);
@@ -244,10 +246,10 @@ fn another_node_token_request_or_program_has_other_keys() {
         answer(&forged(&own_id), &[1; 32], NodeProof { key: Some(&other), token: None, shown: SHOWN })
             .unwrap();
     assert!(opener(answered).is_err(), "another node");
-    // The right node, but it mistakes the client for another one.
+    // The right node takes the client for one with another token.
     let another = NodeProof { shown: [8; 32], ..proof };
     assert!(opener(answer(&sealed, &[1; 32], another).unwrap()).is_err(), "another token");
-    // The right node, but another request was sent to it.
+    // The right node received another request than the client has sent.
     let other_plan = |sealed: &mut proto::Sealed| sealed.request = Bytes::from(vec![1; 40]);
     assert!(opener(answer(&forged(&other_plan), &[1; 32], proof).unwrap()).is_err(), "another request");
 }

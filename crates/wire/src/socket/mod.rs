@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 pub enum Interest {
     /// Bytes can be read, or the peer has ended its side.
     Readable,
-    /// There is room to write.
+    /// The send buffer has room, so bytes can be written.
     Writable,
 }
 
@@ -42,7 +42,8 @@ pub trait Socket: Send + Sync + fmt::Debug {
     /// encrypted and sent some of them already. Any other error ends the connection.
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Polls until a read or a write is worth a try. Even then it may return `WouldBlock`.
+    /// Polls until the socket is probably ready for `interest`. A read or write may return `WouldBlock` even after
+    /// that.
     fn poll_ready(&self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>>;
 
     /// Tells the peer that no more bytes will come. Reading can continue.
@@ -51,10 +52,10 @@ pub trait Socket: Send + Sync + fmt::Debug {
     /// Fails if the connection is broken.
     fn end_writing(&self) -> io::Result<()>;
 
-    /// Address of the other end, for logs.
+    /// Returns the address of the other end, for logs.
     fn peer(&self) -> String;
 
-    /// Address of this end, as far as it is known.
+    /// Returns the address of this end; `?:0` if it is not known.
     fn local(&self) -> String {
         "?:0".into()
     }

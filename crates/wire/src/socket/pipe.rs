@@ -34,7 +34,7 @@ pub struct Pipe {
 struct Direction {
     bytes: VecDeque<u8>,
     bytes_max: usize,
-    /// Whether the writing end has said that no more bytes will come.
+    /// Whether the writing end has ended its side ([`Socket::end_writing`]), so that no more bytes will come.
     ended: bool,
     /// Whether the reading end has been dropped.
     abandoned: bool,

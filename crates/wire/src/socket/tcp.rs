@@ -1,4 +1,4 @@
-//! Implements [`Socket`] for TCP streams.
+//! Implements [`Socket`], the interface of connected byte streams, for TCP streams of tokio.
 
 use super::{Interest, Socket};
 use bytes::BufMut;

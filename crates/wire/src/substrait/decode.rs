@@ -143,7 +143,7 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
     Ok((name, version))
 }
 
-/// The program so far: the relations that have been applied, from the table outwards.
+/// The program that results from the relations decoded so far, from the table outwards.
 struct Scan<'a> {
     reader: Reader<'a>,
     stack: Stack,
@@ -248,7 +248,7 @@ impl<'a> Scan<'a> {
         if constant(&fetch.offset_expr, fetch.offset)?.unwrap_or(0) != 0 {
             return Err(not_done("an offset"));
         }
-        // -1 stands for all rows in older plans.
+        // A count of -1 stands for no limit in older plans.
         let count = match constant(&fetch.count_expr, fetch.count)? {
             None | Some(-1) => return Ok(()),
             Some(count) => u64::try_from(count)

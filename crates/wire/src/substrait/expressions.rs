@@ -36,7 +36,7 @@ pub(super) struct Reader<'a> {
     /// The patterns compiled so far (or why one is not supported), and the bytes left for further ones.
     patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
     pattern_bytes_left: Cell<usize>,
-    /// Total bytes that the plan takes so far, and the function that is told each larger total.
+    /// Total bytes that the plan takes so far. The next field is the function that is called with each larger total.
     bytes_held: Cell<usize>,
     holds: &'a dyn Fn(usize) -> Result<()>,
 }
@@ -106,7 +106,7 @@ fn short(name: &str) -> Result<&str> {
     )))
 }
 
-/// Charges for expressions before they are created.
+/// Counts the size of expressions before they are created, and fails if the limit is exceeded.
 impl Budget for Reader<'_> {
     fn charge(&self, bytes: usize) -> Result<()> {
         self.allowance.charge(bytes)?;
@@ -258,8 +258,8 @@ impl<'a> Reader<'a> {
         Ok(if all_values { Ok(values) } else { Err(values) })
     }
 
-    /// Applies a function to its arguments. The inner `Err` returns the arguments if the function does not support
-    /// them.
+    /// Returns the expression of a function call. If the function does not support these arguments, the inner `Err`
+    /// gives them back.
     fn apply(&self, function: Function, mut arguments: Vec<Expr>) -> Result<Result<Expr, Vec<Expr>>> {
         let one = |arguments: Vec<Expr>| arguments.try_into().map(|[e]: [Expr; 1]| e);
         let two = |arguments: Vec<Expr>| arguments.try_into().map(|[l, r]: [Expr; 2]| (l, r));

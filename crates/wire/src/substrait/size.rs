@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_passed_over() {
-        // Varints without an end, field 0, an unknown wire type, a length beyond the end.
+        // Invalid fields: variable-length integers without an end, field number 0, an unknown wire type, a length
+        // beyond the end.
         for bad in [&[0xff; 12][..], &[0, 0], &[0x0f, 1], &[0x0a, 5, 1], &[0x09, 1], &[0x0d]] {
             let options = vec![Bytes::copy_from_slice(bad), Bytes::new()];
             assert_eq!(fields(&list(options)), 3, "{bad:?}");

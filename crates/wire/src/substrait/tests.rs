@@ -1,5 +1,5 @@
-//! Tests that programs survive encoding as plans, that plans of DataFusion can be decoded, and that hostile plans are
-//! rejected.
+//! Tests of Substrait plans: a program that is encoded as a plan and decoded again is the same, plans made by
+//! DataFusion are decoded to the right programs, and hostile plans are rejected.
 
 use super::proto::{self, RelType, RexType};
 use super::*;
@@ -210,7 +210,7 @@ proptest! {
 
     #[test]
     fn every_program_round_trips((program, schema) in any_program()) {
-        // Compared as text, so that NaN equals NaN.
+        // Compared as text, because a NaN constant is not equal to itself.
         prop_assert_eq!(format!("{:?}", round_trip(&program, &schema)), format!("{program:?}"));
     }
 
@@ -519,7 +519,7 @@ fn what_a_plan_takes_is_told_before_it_is_taken() {
         let decoded = decode(usize::MAX).unwrap();
         let most = told.borrow().iter().copied().max().unwrap();
         assert!(most >= 2 * decoded.check_size().unwrap() + plan.len(), "{most}");
-        // Decoding has ended at the first step beyond the limit.
+        // With a lower limit, decoding stops at the first step that would exceed the limit.
         told.take();
         assert_eq!(decode(most - 1).unwrap_err().message, "no more");
         assert_eq!(told.borrow().iter().filter(|bytes| **bytes >= most).count(), 1);
@@ -539,7 +539,7 @@ fn a_plan_that_does_not_fit_the_table_says_where() {
     let retyped =
         small_schema().fields().iter().map(|f| Field::new(f.name(), DataType::Int64, true)).collect();
     assert!(decode_over(retyped).unwrap_err().message.contains("Utf8View"));
-    // Another order of columns works: they are matched by name.
+    // A table with the same columns in another order is accepted, because columns are matched by name.
     let turned: Vec<Field> = small_schema().fields().iter().rev().map(|f| f.as_ref().clone()).collect();
     assert_eq!(decode_over(turned).unwrap().filter, Some(Expr::IsNull(Box::new(Expr::Column(0)))));
 }
@@ -570,7 +570,7 @@ fn items() -> SchemaRef {
         Field::new("price", DataType::Decimal128(15, 2), true),
         Field::new("ship", DataType::Date32, true),
         Field::new("at", micros(None), true),
-        // Substrait has only UTC; the table may have another time zone.
+        // In the table this column has another time zone; Substrait's own types know only UTC.
         Field::new("zoned", micros(Some("Europe/Berlin")), true),
         Field::new("name", DataType::Utf8View, true),
         Field::new("score", DataType::Float64, true),

@@ -1,4 +1,4 @@
-//! Encodes and decodes types and constants.
+//! Encodes types and constants for Substrait plans, and decodes them.
 //!
 //! Unsigned integers are type variation 1 of the signed ones, as in DataFusion. Timestamps with a time zone other than
 //! UTC have a type of farpool's own, `timestamp_zone(precision, zone)`, because Substrait's types do not keep the zone.

@@ -79,7 +79,7 @@ fn a_message_must_end_before_the_next_begins() {
 
 #[test]
 fn what_a_peer_can_make_us_hold_is_bounded() {
-    // One message larger than its kind may be.
+    // A message larger than the maximum for its kind is refused before it is complete.
     let frame = Bytes::from(vec![0; limits::FRAME_BYTES_MAX]);
     let mut assembler = Assembler::new();
     let mut push = |kind, stream| {
@@ -94,7 +94,7 @@ fn what_a_peer_can_make_us_hold_is_bounded() {
     };
     assert_eq!(error.kind, ErrorKind::OverLimit);
     assert!(pushed <= FrameKind::Execute.message_bytes_max());
-    // Too many messages that never end.
+    // A peer that begins messages on many streams and completes none is refused.
     let mut assembler = Assembler::new();
     let error = (0..).find_map(|stream| {
         assembler.push(header(FrameKind::LoadBatch, stream, 1, true), Bytes::from_static(b"a")).err()
@@ -119,7 +119,7 @@ fn a_sender_stops_when_its_credit_is_used_up() {
     assert!(window.is_open());
     assert_eq!(grants.taken(10), None);
     assert!(window.granted(u64::MAX).is_err());
-    // A batch larger than the whole window is sent alone.
+    // A batch larger than the whole window may be sent if the credit is above zero, and closes the window.
     let mut window = Window::new();
     window.sent(200 << 20);
     assert!(!window.is_open());

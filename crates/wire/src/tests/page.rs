@@ -1,4 +1,4 @@
-//! Tests that `docs/wire.md` agrees with the code.
+//! Tests that `docs/wire.md`, the description of the native protocol, agrees with the code.
 
 use super::*;
 use farpool_model::rights::{VERBS, Verb};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const DOC: &str = include_str!("../../../../docs/wire.md");
 
-/// Returns the rows of the first table below a heading.
+/// Returns the cells of the rows of the first table below a heading of the page.
 fn doc_rows(heading: &str) -> Vec<Vec<String>> {
     let section = DOC.split(&format!("\n{heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
     let section = section.split("\n## ").next().unwrap();
@@ -34,7 +34,7 @@ fn the_page_lists_every_kind_of_frame_and_error_with_its_number() {
     assert_eq!(listed, kinds);
 }
 
-/// Returns the role of a request in the words of the page.
+/// Returns the right that a request needs, in the words of the page.
 fn role_told(verb: &NativeVerb) -> String {
     let (own, of_all) = (verb.takes.right(), verb.takes_of_all.map(Verb::right));
     match of_all.filter(|of_all| *of_all != own) {
@@ -43,12 +43,12 @@ fn role_told(verb: &NativeVerb) -> String {
     }
 }
 
-/// The role, the methods of clients and the answers of each request.
+/// By name of a request: the right that it needs, the client methods that send it, and the messages that answer it.
 type Requests = BTreeMap<String, (String, BTreeSet<String>, BTreeSet<String>)>;
 
 #[test]
 fn the_page_says_what_each_request_takes_who_sends_it_and_what_answers_it() {
-    // A kind may have several rows.
+    // A request may have several rows in the table, which are merged.
     let mut listed = Requests::new();
     for row in doc_rows("## Streams") {
         let words = |cell: &str| -> BTreeSet<String> {

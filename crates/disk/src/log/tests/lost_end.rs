@@ -1,9 +1,10 @@
-//! Logs that lost their end: detection, as opposed to torn writes, and the text of the errors.
+//! Tests of write-ahead logs that lost records at their ends: they are distinguished from torn writes by the mark
+//! (count of durable records), and the errors give the right advice.
 
 use super::*;
 use crate::prefixed::prefixed;
 
-/// Zeroes the last `bytes` bytes up to the last one that is not zero.
+/// Overwrites `bytes` bytes by zeros, the last of which is the last nonzero byte of the file.
 fn zero_end(directory: &SimulatedDirectory, name: &str, bytes: usize) {
     let file = directory.open(name).unwrap();
     let mut contents = vec![0; file.bytes().unwrap() as usize];
@@ -40,12 +41,12 @@ fn a_thread_keeps_the_mark_until_the_log_is_stopped_closed_or_fails() {
             }
         });
         directory.set_faults(Faults::default());
-        // The mark states no more than was durable.
+        // The mark states two records, as many as were durable before the failure.
         assert_eq!(DurabilityMark::read(&*directory), Some(DurabilityMark { log: 7, records: 2 }));
     }
 }
 
-/// No loss of power leaves a mark that states more records than are recovered.
+/// After a loss of power at any moment, the mark never states more records than recovery finds.
 #[test]
 fn no_loss_of_power_leaves_a_mark_that_promises_too_much() {
     for seed in 0..300 {
@@ -68,7 +69,7 @@ fn no_loss_of_power_leaves_a_mark_that_promises_too_much() {
 }
 
 /// 1. Records up to 3 are covered by a manifest and need not be in the log.
-/// 2. The last of them are damaged: nothing is lost.
+/// 2. The last of these records are corrupted, which loses nothing.
 /// 3. A record appended afterwards gets a number that the next start reads.
 #[test]
 fn a_lost_end_that_is_not_needed_is_no_error_and_hides_nothing() {
@@ -100,7 +101,8 @@ fn a_lost_end_that_is_not_needed_is_no_error_and_hides_nothing() {
     }
 }
 
-/// Returns a view of a part of another directory, with a log of three records and a mark.
+/// Creates a log of three records and a mark in a directory view whose file names get the prefix `kv-`; returns the
+/// whole directory and the view.
 fn part() -> (Arc<SimulatedDirectory>, Arc<dyn Directory>) {
     let whole = SimulatedDirectory::new();
     let part = prefixed(whole.clone(), "kv-");
@@ -143,14 +145,15 @@ fn errors_name_files_as_they_are_called() {
     let (message, advice) = told(&|whole| whole.remove(FILE).unwrap(), Some(7));
     assert!(message.contains("(kv-log-*) is missing"), "{message}");
     assert!(advice.ends_with("remove the file kv-durable"), "{advice}");
-    // If no new log may be begun, removing the mark would not help.
+    // If the caller does not allow beginning a new log, the advice must not be to remove the mark, because that would
+    // not help.
     assert!(!told(&|whole| whole.remove(FILE).unwrap(), None).1.contains("durable"));
     let (message, _) = told(&|whole| whole.flip(FILE, 512 + 45, 1), Some(7));
     assert!(message.contains(&format!("{FILE} is damaged at byte 512")), "{message}");
     assert!(
         told(&|whole| whole.flip(FILE, 10, 1), Some(7)).0.contains(&format!("{FILE} is damaged at byte 0"))
     );
-    // The dropped end is reported with its full name, too.
+    // The report of a dropped (torn) end names the file with its full name, too.
     let (whole, part) = part();
     whole.remove("kv-durable").unwrap();
     zero_end(&whole, FILE, 4);

@@ -1,4 +1,4 @@
-//! Random commands compared with maps of keys and values.
+//! Tests of commands by random sequences, whose replies are compared with those of maps of keys and values.
 
 use super::*;
 use proptest::prelude::*;

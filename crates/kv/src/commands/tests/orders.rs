@@ -1,5 +1,6 @@
-//! Keys and fields written in the order of a scan: to other hashes, databases, spaces, tenants, and to the same one
-//! again.
+//! Tests of hash indexes that get keys in the order in which a scan of another index returned them, which would fill a
+//! few buckets first if both indexes arranged hashes in the same way: fields copied to other hashes, keys to other
+//! databases, spaces and tenants, and back to where they came from.
 
 use super::{Client, keyspace, pool};
 use crate::Keyspace;
@@ -97,7 +98,7 @@ fn a_hash_takes_fields_in_the_order_of_another_ones() {
         }
         assert_eq!(client.run("HLEN to"), format!(":{FIELDS}"));
     }
-    // Back into the hash that they came from, which has kept a few.
+    // Writes the fields back into the hash that they came from, of which a few fields were kept.
     for field in &order[10..] {
         assert_eq!(run(&mut client, &[b"HDEL", b"h", field]), ":1");
     }
@@ -114,7 +115,7 @@ fn other_databases_and_the_same_one_take_keys_in_the_order_of_a_scan() {
     let (mut client, order) = filled(&keys);
     client.run("SELECT 1");
     set_in_order(&mut client, &order);
-    // From several shards, in one command.
+    // Writes keys of several shards with one command.
     client.run("SELECT 2");
     for some in order.chunks(5_000) {
         let mut words: Vec<&[u8]> = vec![b"MSET"];
@@ -125,7 +126,8 @@ fn other_databases_and_the_same_one_take_keys_in_the_order_of_a_scan() {
     client.run("SELECT 0");
     client.run("FLUSHALL");
     set_in_order(&mut client, &order);
-    // Without ever emptying the table.
+    // Removes all keys but 20 and writes them again, so that the index never becomes empty and keeps its permutation of
+    // hashes.
     for key in &order[20..] {
         run(&mut client, &[b"DEL", key]);
     }

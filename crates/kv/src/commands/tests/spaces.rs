@@ -1,4 +1,5 @@
-//! Named spaces, their rows, and conditions on entries.
+//! Tests of the commands on named spaces (namespaces of keys with a common prefix), on their rows, and with conditions
+//! on entries (`FP.SCAN`).
 
 use super::*;
 

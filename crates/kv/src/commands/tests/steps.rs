@@ -1,4 +1,5 @@
-//! Every command with its worst arguments either takes at most a step or is put off.
+//! Tests that every command, with the arguments for which it takes longest, either takes at most a step (some ten
+//! microseconds) or is deferred to a thread for long commands.
 //!
 //! Bounds are in units of work as in `limits.rs`, not in time: bytes of arguments and replies, and visited keys.
 
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 
 const SHARDS: usize = 4;
 
-/// The expected outcome of a command at [`ExecutionMode::Short`].
+/// The expected outcome of a command in [`ExecutionMode::Short`]: executed within a step, or deferred as long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expected {
     Step,
@@ -124,7 +125,7 @@ const WORST: &[(&str, Expected)] = &[
     ("TTL big", Step),
     ("TYPE big", Step),
     ("UNLINK none *", Long),
-    // Commands of the session.
+    // Commands that the session or its host executes.
     ("WATCH none *", Long),
     ("PING *", Long),
 ];
@@ -133,7 +134,8 @@ fn args(command: &str) -> Vec<Vec<u8>> {
     let mut args: Vec<Vec<u8>> = Vec::new();
     for word in command.split(' ') {
         match word {
-            // A pattern may be followed by other arguments.
+            // `*` repeats the word before it 5,000 times, or once more, so that the number of arguments is right for
+            // commands with pairs.
             "*" => {
                 let last = args.last().cloned().unwrap_or_default();
                 let even = usize::from(args.len().is_multiple_of(2));
@@ -179,7 +181,7 @@ fn every_command_is_a_step_or_put_off_with_its_worst_arguments() {
         assert_eq!(if is_long { Long } else { Step }, *expected, "{command}: {outcome:?}");
         assert!(bytes <= KV_STEP_WORK_MAX + 1024 && (bytes == 0 || !is_long), "{command}: {bytes}");
     }
-    // Commands that were put off have changed nothing.
+    // Deferred commands have changed nothing.
     let mut client = Client::new(&keys);
     assert_eq!(client.run("STRLEN big"), ":2000001");
     assert_eq!(client.run("EXISTS target moved new none"), ":0");
@@ -187,7 +189,8 @@ fn every_command_is_a_step_or_put_off_with_its_worst_arguments() {
     assert_eq!(client.run("DBSIZE"), ":20005");
 }
 
-/// The work of a pattern includes compiling it and matching all entries of a step.
+/// A command with a glob pattern is deferred if compiling the pattern and matching it with the entries of a step take
+/// longer than a step.
 #[test]
 fn commands_with_costly_patterns_are_put_off() {
     let keys = filled();
@@ -237,7 +240,7 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
     watching.set_mode(ExecutionMode::Short);
     let all: Vec<usize> = (0..SHARDS).collect();
     let (held, hold) = keys.hold_all(&all);
-    // A command that waited here would wait forever.
+    // All shards are held by this thread, so a command that blocked on one would never return.
     for (command, expected) in WORST {
         let mut session = Session::default();
         session.set_mode(ExecutionMode::Short);
@@ -263,7 +266,7 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
             "{command}"
         );
     }
-    // Readers of counts get the previous counts.
+    // Counts of keys are those copied when the shards were locked; reading them does not block.
     assert_eq!((keys.counts(), keys.count(0), keys.uses(), keys.spaces().len()), before);
     assert!(!keys.tidy(NOW));
     let releases = keys.releases();
@@ -271,7 +274,7 @@ fn no_command_waits_for_shards_that_a_long_one_has() {
     assert!(keys.poll_released(releases, &mut context).is_pending());
     drop((held, hold));
     assert!(keys.poll_released(releases, &mut context).is_ready() && keys.take_waited());
-    // The transaction is still queued, and its keys are still watched.
+    // The deferred transaction is still queued, and its keys are still watched, so that it can be executed now.
     let (outcome, bytes) = run(&keys, &mut watching, &args("EXEC"));
     assert_eq!((outcome, bytes), (Outcome::Done, "*1\r\n$1\r\n1\r\n".len()));
 }
@@ -293,7 +296,7 @@ fn a_transaction_of_much_work_is_put_off_and_one_of_too_much_is_refused() {
     };
     assert_eq!(exec(ExecutionMode::Short, &[("GET small", 10), ("INCR small", 10)]), Outcome::Done);
     run(&keys, &mut Session::default(), &args("HSET little f v"));
-    // Each command alone is a step.
+    // Each of these commands alone takes less than a step; two together in a transaction take longer.
     let scan = format!("HSCAN little 0 COUNT 1000 MATCH {}", "?".repeat(200));
     assert_eq!(exec(ExecutionMode::Short, &[(&scan, 1)]), Outcome::Done);
     assert_eq!(exec(ExecutionMode::Short, &[(&scan, 2)]), Outcome::Deferred(DeferReason::IsLong));
@@ -304,7 +307,7 @@ fn a_transaction_of_much_work_is_put_off_and_one_of_too_much_is_refused() {
         &[("MGET big other", 1)],
         &[("HGET hash long", 1)],
         &[("KEYS nothing", 1)],
-        // The value is small now, but no longer after the first command.
+        // Transactions whose first command makes the value large that a later command reads.
         &[("SETRANGE new 1000000 x", 1), ("BITCOUNT new", 1)],
         &[("COPY big target DB 1", 1), ("SELECT 1", 1), ("BITCOUNT target", 1)],
     ] {

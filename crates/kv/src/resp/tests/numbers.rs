@@ -104,7 +104,7 @@ const INCREMENTS: &[(&str, &str, &str)] = &[
     ("9007199254740993", "0.5", "9007199254740993.5"),
     ("2.5e-17", "-1e-17", "0.00000000000000001"),
     ("99999999999999999999999", "0.99999", "100000000000000000000000"),
-    // The bits cut off from a term decide which of two numbers is nearer.
+    // Bits of an addend below the precision of the sum decide which of two results is nearer.
     ("18446744073709551620", "-0x1.0000000000000002p0", "18446744073709551618"),
     ("18446744073709551620", "-1", "18446744073709551620"),
     ("18446744073709551618", "0x1.0000000000000002p0", "18446744073709551620"),
@@ -160,7 +160,7 @@ fn a_sum_that_is_not_finite_is_none() {
 
 #[test]
 fn numbers_that_are_halfway_are_rounded_to_even() {
-    // 2⁶⁴ + 1 and 2⁶⁴ + 3 lie between two numbers of 64 bits.
+    // With a significand of 64 bits, 2⁶⁴ + 1 and 2⁶⁴ + 3 lie half way between two representable numbers.
     for (text, rounded) in [
         ("18446744073709551617", "18446744073709551616"),
         ("18446744073709551619", "18446744073709551620"),
@@ -179,7 +179,7 @@ fn numbers_that_are_halfway_are_rounded_to_even() {
     assert_eq!(sum("0x3p-18", "0").unwrap(), "0.00001144409179688");
 }
 
-/// Returns a text as a multiple of 10⁻¹⁷.
+/// Returns the number that a decimal text stands for, as a multiple of 10⁻¹⁷.
 fn units(text: &str) -> i128 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     format!("{whole}{fraction:0<17}").parse().unwrap()
@@ -238,7 +238,8 @@ proptest! {
         prop_assert_eq!(sum(&text, "0").unwrap(), text);
     }
 
-    /// Three errors of at most half a bit each are less than half of the last digit.
+    /// Parsing two decimals and adding them makes three rounding errors of at most half a unit in the last place.
+    /// Together they are less than half of the last printed digit, so sums of small decimals are printed exactly.
     #[test]
     fn sums_of_small_decimals_are_exact(
         a in -16 * 10_i128.pow(15)..16 * 10_i128.pow(15),

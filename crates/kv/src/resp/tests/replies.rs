@@ -1,4 +1,4 @@
-//! Tests of replies in both versions of the protocol.
+//! Tests of the writer of replies in both versions of the Redis protocol, RESP2 and RESP3.
 
 use super::value::{Value, read_all};
 use crate::resp::{Protocol, Replies};

@@ -1,6 +1,6 @@
-//! A slow and strict parser of replies, to check the writer.
+//! A simple and strict parser of replies of the Redis protocol, with which tests check the writer of replies.
 
-/// A reply as a client sees it.
+/// A reply of the Redis protocol as a client decodes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Simple(String),

@@ -1,8 +1,8 @@
-//! Compaction: pages are emptied by moving their entries.
+//! Tests of compaction in the slab allocator, which empties sparsely used pages by moving their entries.
 
 use super::*;
 
-/// Moves entries until there is nothing to gain; returns the number of moves.
+/// Moves entries as compaction asks until it asks for no more; returns the number of moves.
 fn compact(slabs: &mut Slabs) -> usize {
     let mut moves = 0;
     while let Some(place) = slabs.to_move() {
@@ -15,7 +15,7 @@ fn compact(slabs: &mut Slabs) -> usize {
     moves
 }
 
-/// Allocates entries and frees all but one of every `part`, chosen at random.
+/// Allocates `entries` entries and frees all but about one in `part`, chosen at random; returns the number left.
 fn thinned(slabs: &mut Slabs, entries: usize, part: usize) -> usize {
     let mut random = Random(9);
     let places: Vec<_> = (0..entries).map(|_| slabs.allocate(64 + random.below(1000)).unwrap()).collect();
@@ -54,7 +54,8 @@ fn pages_that_are_nearly_full_are_left_alone() {
     let mut random = Random(2);
     let places = allocate_all(&mut slabs, (0..100_000).map(|_| 100));
     places.into_iter().filter(|_| random.below(8) == 0).for_each(|place| slabs.free(place));
-    // By chance, some of the first pages, which are small, have more free slots.
+    // A few moves are accepted, because some of the first pages, which are small, have by chance enough free slots to
+    // be emptied.
     assert!(compact(&mut slabs) < 500);
 }
 
@@ -113,7 +114,7 @@ fn pages_of_the_pool_empty_too() {
     let mut slabs = slabs_of(&pool);
     thinned(&mut slabs, 200_000, 100);
     let before = pool.usage().bytes_used;
-    // A step examines only some of the pages.
+    // Compaction is called repeatedly, because each call examines only some of the pages.
     let moves = (0..100).map(|_| compact(&mut slabs)).sum::<usize>();
     let (taken, used) = (pool.usage().bytes_used, slabs.usage().pages_bytes);
     assert!(before > 100 << 20 && taken <= 2 * used as u64 + (4 << 20), "{taken} of {before} for {used}");

@@ -1,4 +1,4 @@
-//! Random operations compared with a map from places to their contents.
+//! Tests of the slab allocator by random operations, compared with a map from addresses of slots to their contents.
 
 use super::*;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The expected contents of a place.
+/// The expected contents of a slot.
 struct Entry {
     bytes: usize,
     mark: u64,
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// Returns some consecutive keys.
+/// Returns up to `count` consecutive keys of the map, beginning at the index `from` modulo the number of keys.
 fn some_of(map: &BTreeMap<u64, Entry>, from: usize, count: usize) -> Vec<u64> {
     map.keys().copied().skip(from % map.len().max(1)).take(count).collect()
 }

@@ -1,4 +1,4 @@
-//! Scans in steps, while entries come and go.
+//! Tests of scans of the slab allocator in steps, while entries are added and removed between the steps.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn a_place_that_stays_is_returned_once_under_churn() {
     }
 }
 
-/// Frees and allocates in waves that take and return many pages.
+/// Frees and allocates entries (`others`) in waves, so that many pages are taken from the pool and returned.
 fn churn(slabs: &mut Slabs, others: &mut Vec<EntryAddress>, random: &mut Random) {
     let count = random.below(200);
     for _ in 0..count.min(others.len()) {
@@ -49,7 +49,8 @@ fn a_step_is_bounded_and_goes_on() {
     let next = slabs.written_from(SlabCursor::default(), 7, &mut out).unwrap();
     assert_eq!(out, places[..7]);
     assert!(next.is_past(places[6]) && !next.is_past(places[7]));
-    // Pages with only retired entries return nothing, and a step visits only a few of them.
+    // A scan returns nothing from pages that have only retired (removed but kept) entries. As a step visits only a few
+    // pages, the scan needs several steps.
     places.iter().for_each(|place| slabs.retire(*place));
     out.clear();
     let mut steps = 0;

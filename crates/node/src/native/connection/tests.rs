@@ -1,4 +1,5 @@
-//! Tests of how one request affects its connection, over a pipe.
+//! Tests of failed and cancelled requests on a connection to a node: the connection continues. The client is a pipe in
+//! memory.
 
 use super::*;
 use crate::{Environment, Node, NodeConfig};
@@ -55,7 +56,7 @@ fn a_panic_ends_its_request_alone() {
     let scheduler = connection.caller.node().scheduler();
     assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Worked);
     assert_eq!(received(&client), [(1, Response::Tables(Listing::default()))]);
-    // Without an open stream to report it on, the error is returned.
+    // If the stream on which the error would be reported is not open, the error is returned instead.
     let error = connection.guarded(7, || panic!("a defect")).unwrap_err();
     assert_eq!(error.kind, farpool_model::ErrorKind::Internal);
 }
@@ -107,7 +108,7 @@ fn a_request_that_waits_for_a_profile_ends_with_its_stream_or_is_answered() {
         let request = Request::Statistics { table: table.clone(), columns };
         connection.receive(message(stream, &request), &mut Assembler::new()).unwrap();
     };
-    // Cancelled after it was executed by a worker, before the profile is begun.
+    // The request is cancelled after a worker has decoded it, and before its profile is begun.
     ask(1, None);
     assert!(step());
     connection.receive(message(1, &Request::Cancel), &mut Assembler::new()).unwrap();

@@ -1,11 +1,12 @@
-//! Tests of the invariants of lanes, with the wire's own assembler as the client.
+//! Tests of lanes (the queues of messages to be sent on the streams of one connection). The client's message assembler
+//! decodes the frames.
 
 use super::*;
 use bytes::BytesMut;
 use farpool_wire::{Assembler, FrameKind, Message, split_frame};
 
 fn message(kind: FrameKind, bytes: usize, mark: u8) -> Outgoing {
-    // In two pieces, like a header and a buffer.
+    // The body has two pieces of memory, as most messages have (metadata and a column buffer).
     let body = Bytes::from(vec![mark; bytes]);
     let pieces = vec![body.slice(..bytes / 3), body.slice(bytes / 3..)];
     Outgoing::new(kind, pieces).unwrap()
@@ -17,14 +18,14 @@ fn lanes(streams: std::ops::Range<u32>) -> Lanes<u32> {
     lanes
 }
 
-/// Returns the frames of one pick.
+/// Decodes the frames picked for one write; returns the stream, the kind, and whether the message continues, of each.
 fn frames(picked: Picked) -> Vec<(u32, FrameKind, bool)> {
     let mut bytes: BytesMut = picked.segments.iter().flatten().copied().collect();
     let next = || split_frame(&mut bytes).unwrap();
     std::iter::from_fn(next).map(|(header, _)| (header.stream, header.kind, header.more)).collect()
 }
 
-/// Picks everything and assembles the messages.
+/// Picks frames until none is ready, and assembles them to messages.
 fn messages(lanes: &mut Lanes<u32>) -> Vec<Message> {
     let mut assembler = Assembler::new();
     let mut messages = Vec::new();
@@ -85,7 +86,7 @@ fn batches_wait_for_credit_and_other_messages_do_not() {
         lanes.push(1, message(FrameKind::Batch, 1 << 20, 0));
     }
     lanes.push(2, message(FrameKind::TableList, 64, 0));
-    // Four batches and their headers are more than the window of 4 MiB.
+    // Four batches of 1 MiB with their headers are more than the window of 4 MiB, so sending stops after the fourth.
     let window = |arrived: Vec<Message>| arrived.iter().filter(|m| m.stream == 1).count();
     assert_eq!(window(messages(&mut lanes)), 4);
     lanes.grant(1, 1).unwrap();
@@ -161,7 +162,7 @@ fn a_removed_stream_leaves_no_frames() {
     lanes.push(2, message(FrameKind::Batch, 10, 0));
     assert_eq!(frames(lanes.pick(1)).len(), 1);
     assert_eq!(lanes.remove(1), Some(1));
-    // The number is reused at once: nothing of the old stream is sent on the new one.
+    // The stream id is reused at once. No message of the old stream may be sent on the new one.
     lanes.open(1, 0, 0, 1).unwrap();
     lanes.end(1, message(FrameKind::StatusInfo, 5, 0));
     let kinds: Vec<_> = messages(&mut lanes).iter().map(|m| (m.stream, m.kind)).collect();

@@ -1,4 +1,5 @@
-//! Tests of loads step by step: the test's own thread is the only worker.
+//! Tests of loads (rows that a client sends to make a new version of a table), step by step: the test's own thread is
+//! the only worker.
 
 use super::*;
 use crate::{Environment, Node, NodeConfig};
@@ -12,12 +13,12 @@ use farpool_wire::{Assembler, Socket, split_frame};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of steps after which a test gives up.
+/// Maximum number of scheduler steps of a test, after which it fails as hung.
 const STEPS_MAX: usize = 1_000_000;
 
 fn node() -> Arc<Node> {
     let node = Node::start(NodeConfig { memory_bytes: 256 << 20, ..NodeConfig::default() }).unwrap();
-    // Without taps, only loads and tables hold pages.
+    // Stops profiling, so that only loads and tables hold pages of the pool.
     node.close_taps();
     node
 }
@@ -28,7 +29,7 @@ fn connect(node: &Arc<Node>, tenant: &str) -> (Arc<Connection>, Pipe) {
     (Connection::new(caller, Arc::new(socket)), client)
 }
 
-/// Rows of two columns, with values that do not repeat.
+/// Returns `count` rows of two columns, with values that do not repeat.
 fn rows(count: usize) -> RecordBatch {
     let column = |factor: i64| -> ArrayRef {
         Arc::new((0..count as i64).map(|row| row.wrapping_mul(factor)).collect::<Int64Array>())
@@ -73,7 +74,7 @@ fn received(client: &Pipe) -> Vec<Response> {
     responses
 }
 
-/// Does steps until `done`; false when there are none left before that.
+/// Executes scheduler steps until `done` returns true; returns false if no steps are left before that.
 fn work_until(node: &Arc<Node>, mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..STEPS_MAX {
         if done() {
@@ -112,11 +113,12 @@ fn credit_comes_back_when_the_row_groups_of_a_message_were_encoded() {
     let [Response::Credit { bytes }] = &granted[..] else { panic!("{granted:?}") };
     assert_eq!(*bytes, sent);
     assert!(used_before.last() > Some(&0), "the row group is in the pool by then");
-    // One step to decode, one for each of two columns, and one to place them.
+    // Four steps found the pool empty: one to decode the message, one to encode each of the two columns, and one to
+    // place the row group in the pool.
     assert_eq!(used_before.iter().filter(|bytes| **bytes == 0).count(), 4);
 
-    // Credit for rows that do not fill a row group is given back at once; otherwise the rows that fill it
-    // could not come.
+    // Credit for rows that do not fill a row group is returned at once. Otherwise the client might not have enough
+    // credit to send the rows that fill it.
     let sent = send(&connection, 1, &Request::LoadBatch(rows(10)));
     work(&node);
     assert_eq!(received(&client), [Response::Credit { bytes: sent }]);
@@ -190,7 +192,7 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
             stream,
             &Request::LoadBegin { table, options: mode.into(), schema, rows_hint: None, id: None },
         );
-        // Fewer rows would not be profiled before they are merged.
+        // Appends this many rows because smaller row groups are profiled only after they were merged.
         send(&connection, stream, &Request::LoadBatch(rows(limits::LARGE_GROUP_ROWS)));
         send(&connection, stream, &Request::LoadEnd);
     };
@@ -204,7 +206,7 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
         work(&node);
         assert_eq!((loaded(), profiled()), (1, Some(0)), "{stream}");
     }
-    // Two more appends; one is cancelled while it works on profiles.
+    // Of two more appends, one is cancelled while it computes profiles of earlier rows.
     append(1_000, LoadMode::Append);
     append(1_001, LoadMode::Append);
     assert!(work_until(&node, || profiled() != Some(0)));
@@ -238,7 +240,8 @@ fn neither_a_flood_of_loads_nor_one_of_requests_stops_another_tenant() {
     node.shutdown();
 }
 
-/// Repeats a request as soon as it is answered; each takes a worker about as long as a step of a load.
+/// Sends a request, and another one when it is answered, and so on. Each takes a worker about as long as a step of a
+/// load.
 fn ask_for_ever(caller: &crate::Caller, answered: &Arc<AtomicUsize>) {
     let (again, counted) = (caller.clone(), answered.clone());
     let work = |_: &crate::Caller| Ok((0..1_000_000).fold(0_u64, |sum, i| black_box(sum + i)));
@@ -267,13 +270,13 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     create(3);
     work(&node);
     assert!(matches!(&received(&client)[..], [Response::Error(error)] if error.kind == ErrorKind::Exists));
-    // No worker has handled the cancel when the next load begins.
+    // The next load of the same name begins before a worker has handled the cancellation.
     send(&connection, 1, &Request::Cancel);
     create(5);
     send(&connection, 5, &Request::LoadEnd);
     work(&node);
     assert!(matches!(&received(&client)[..], [Response::Loaded(_)]));
-    // A load whose connection is closed.
+    // A load whose connection is closed releases the name of its table, too, before a worker handles that.
     connection.caller.drop_table(&TableName::new("t").unwrap()).unwrap().wait().unwrap();
     create(7);
     work(&node);

@@ -1,4 +1,5 @@
-//! Clients that disconnect, or keep sending, while their connection waits for something else.
+//! Tests of clients of the Redis protocol that disconnect, or keep sending, while their connection waits: for a thread
+//! for long commands, for the log, or for the end of a pause.
 
 use super::*;
 use crate::access::Access;
@@ -15,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A command that always runs on a thread for long commands.
 const LONG: &str = "CONFIG SET slowlog-max-len 7";
 
-/// A node whose connections are served by the test's thread.
+/// A node whose connections of the Redis protocol are served by the test's own thread.
 struct Served {
     node: Arc<Node>,
     shared: LaneContext,
@@ -48,7 +49,7 @@ impl Served {
         (client, ended)
     }
 
-    /// Blocks the tenant's queue until the returned sender is dropped.
+    /// Occupies the tenant's turn on the threads for long commands until the returned sender is dropped.
     fn hold_up(&self) -> mpsc::Sender<()> {
         let (release, released) = mpsc::channel();
         let work = move || _ = released.recv();
@@ -81,7 +82,7 @@ impl Client {
         assert!(got == expected.as_bytes(), "{got:?}");
     }
 
-    /// Asserts that no byte comes while the server has time to send one.
+    /// Asserts that the server sends nothing for a while.
     async fn expect_silence(&self) {
         let (socket, mut got): (&dyn Socket, _) = (&*self.0, BytesMut::with_capacity(READ_BYTES));
         let came = timeout(Duration::from_millis(50), socket.read(&mut got)).await;
@@ -108,7 +109,8 @@ async fn a_client_that_goes_while_its_command_waits_keeps_nothing() {
         let (client, ended) = served.connect().await;
         client.send(&format!("{what}{LONG}\r\nEXEC\r\n")).await;
         if what.starts_with("MULTI") {
-            // Long by its number of arguments, so it is queued as a whole.
+            // The transaction is long because of its number of commands, so it is executed on a thread for long
+            // commands.
             client.send(&format!("MULTI\r\n{}EXEC\r\n", "GET a\r\n".repeat(600))).await;
         }
         gone.push((client, ended));
@@ -117,11 +119,11 @@ async fn a_client_that_goes_while_its_command_waits_keeps_nothing() {
         drop(client);
         ends(ended).await;
     }
-    // The earlier command is still running.
+    // The connections have ended although the earlier long command is still running.
     assert_eq!(served.node.status().connections, 1);
     drop(release);
     other.ask("CONFIG GET slowlog-max-len", "*2\r\n$15\r\nslowlog-max-len\r\n$3\r\n128\r\n").await;
-    // Runs after the clean-up of the others.
+    // Executed after the threads for long commands have cleaned up after the other clients.
     other.ask(LONG, "+OK\r\n").await;
 }
 
@@ -129,7 +131,8 @@ async fn a_client_that_goes_while_its_command_waits_keeps_nothing() {
 async fn requests_that_come_while_replies_are_sent_are_answered() {
     let served = Served::start();
     let (client, _connection) = served.connect().await;
-    // The reply does not fit what is between the two, so that it is under way when the next request comes.
+    // The reply is larger than the buffer between client and server, so that it is only partly sent when the next
+    // request arrives.
     let value = "v".repeat(64 << 10);
     client.ask(&format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$65536\r\n{value}"), "+OK\r\n").await;
     client.send("GET a\r\n").await;
@@ -157,7 +160,7 @@ async fn what_a_client_sends_while_its_command_waits_is_carried_out_behind_it() 
     let served = Served::start();
     let release = served.hold_up();
     let (client, _connection) = served.connect().await;
-    // More than the read-ahead keeps: the rest stays with the client.
+    // More bytes than the read-ahead keeps, so that the rest stays in the client.
     let count = 2 * limits::RESP_WAITING_BYTES_MAX / 1000;
     let value = "v".repeat(1000);
     client.send(&format!("{LONG}\r\nGET a\r\n")).await;
@@ -166,7 +169,7 @@ async fn what_a_client_sends_while_its_command_waits_is_carried_out_behind_it() 
         let many: String = (0..count).map(|_| format!("APPEND a {value}\r\n")).collect();
         tokio::spawn(async move { client.send(&many).await })
     };
-    // This much is charged once the read-ahead is full.
+    // Waits until half of the maximum is charged, which means that the read-ahead is full.
     let read = async {
         while served.work_used() < limits::RESP_WAITING_BYTES_MAX as u64 / 2 {
             tokio::task::yield_now().await;
@@ -180,7 +183,8 @@ async fn what_a_client_sends_while_its_command_waits_is_carried_out_behind_it() 
     sending.await.unwrap();
 }
 
-/// The log is written only when the test says so, so that changes stay in memory as they do while a disk is slow.
+/// Log records become durable only when the test writes the log, so that changes are in memory only, as while a disk is
+/// slow.
 #[tokio::test]
 async fn no_reply_tells_of_a_change_that_is_not_durable() {
     let served = Served::start();
@@ -220,7 +224,7 @@ async fn no_reply_tells_of_a_change_that_is_not_durable() {
     for (reader, reply, _) in &waiting {
         reader.expect(reply).await;
     }
-    // What is durable is told at once, by reads and by a command that takes long.
+    // Changes that are durable are returned at once, by reads and by a long command.
     let (reader, _reader) = served.connect().await;
     reader.ask("GET a", "$1\r\n1\r\n").await;
     writer.send("FLUSHDB\r\n").await;

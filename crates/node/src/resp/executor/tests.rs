@@ -12,7 +12,7 @@ use crate::rights::{Right, VERBS};
 use farpool_kv::{COMMANDS, KeyChange, KeyState, ReadEntry, TimeAndRandom};
 use farpool_model::{ErrorKind, Expr, LoadMode, NamedExpr, Output, Program, Result, TableName, TenantName};
 
-/// Requests whose arguments are worse than many or long ones.
+/// Requests that take longer than the same commands with many or with long arguments.
 const HEAVY: &[&str] = &[
     "BITCOUNT big",
     "CLIENT LIST",
@@ -67,7 +67,8 @@ fn words(text: &str) -> Vec<u8> {
     request(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Returns requests with few, many and long arguments for each command, and the heavy ones.
+/// Returns requests with few, many and long arguments for each command, and those of [`HEAVY`], each with a name for
+/// messages.
 fn requests() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     let long = vec![b'x'; 600_000];
@@ -89,8 +90,8 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Executes a request as far as the connection's thread does; returns the progress, and asserts that no turn exceeds
-/// its limits.
+/// Executes a request as far as the serving thread of a connection would do; returns the progress. Asserts that each
+/// turn is within the limits on bytes, and the number of turns as well.
 fn drive(executor: &mut RequestExecutor, (name, bytes): &(String, Vec<u8>)) -> ExecutorProgress {
     executor.received.extend_from_slice(bytes);
     let turns_max = bytes.len() / limits::KV_STEP_WORK_MAX + 2;
@@ -110,11 +111,11 @@ fn drive(executor: &mut RequestExecutor, (name, bytes): &(String, Vec<u8>)) -> E
     panic!("{name}: more than {turns_max} turns");
 }
 
-/// Checks that the GET of the other tenant takes one turn.
+/// Checks that a `GET` of another tenant is answered within one turn.
 fn probe(other: &mut RequestExecutor, name: &str) {
     other.replies.clear();
     other.received.extend_from_slice(&words("GET probe"));
-    // The turn may have ended by its time limit after the reply.
+    // `HasMore` is accepted because the time limit of the turn may have passed just after the reply.
     assert!(matches!(other.carry_out(), ExecutorProgress::Waits | ExecutorProgress::HasMore), "{name}");
     assert_eq!(other.replies, b"$1\r\n1\r\n", "{name}");
 }
@@ -190,7 +191,8 @@ fn settings_and_commands_are_not_searched_with_costly_patterns_on_the_thread_of_
     }
 }
 
-/// While a long command of the same tenant holds all keys, everything is put off at once, or done without them.
+/// While a long command of the same tenant holds (locks) all keys, every other command and request is either deferred
+/// at once or executed without waiting for keys.
 #[test]
 fn no_command_and_no_verb_waits_for_a_long_command() {
     let (node, mut other) = filled();
@@ -217,7 +219,7 @@ fn no_command_and_no_verb_waits_for_a_long_command() {
             probe(&mut other, &wanted.0);
         }
         for (verb, ..) in VERBS {
-            // Some verbs drop it.
+            // Loaded for each verb, because some verbs drop the table.
             load(&caller, &own, LoadMode::Replace).unwrap();
             assert_eq!(exercise(verb, &caller, &own), Ok(()), "{verb:?}");
             probe(&mut other, &format!("{verb:?}"));

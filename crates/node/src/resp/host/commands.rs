@@ -1,4 +1,5 @@
-//! The commands about the connection and the node, which the host of a session executes. [`Host::run`] dispatches them.
+//! The commands of the Redis protocol about the connection and the node, such as `CLIENT`, `CONFIG` and `INFO`. The
+//! host of a session executes them, while the session executes those about keys. [`Host::run`] dispatches them.
 
 use super::auth::token_of;
 use super::slowlog;
@@ -36,9 +37,9 @@ impl Host for Client {
 
     fn is_long(&self, command: HostCommand, args: &Args<'_>) -> bool {
         match command {
-            // Long, because it locks all shards.
+            // `CONFIG SET` counts as long, because it locks all shards.
             HostCommand::ConfigSet => true,
-            // Long if the patterns take long to compile and match.
+            // `CONFIG GET` counts as long if its patterns take long to compile and match.
             HostCommand::ConfigGet => is_long_pattern(&args[2..], config::SETTINGS),
             HostCommand::CommandList => is_long_pattern(&args[2..], COMMANDS.len()),
             HostCommand::ClientKill
@@ -71,7 +72,7 @@ impl Host for Client {
             }
             HostCommand::ClientPause => self.pause_clients(command, &args[2..], replies)?,
             HostCommand::ClientReply => self.set_reply_mode(args[2], replies)?,
-            // Accepted and ignored.
+            // `CLIENT SETINFO` is accepted, and the information is ignored.
             HostCommand::ClientSetInfo => replies.ok(),
             HostCommand::ClientSetName => self.name_client(args[2], replies)?,
             HostCommand::ClientTracking => client::accept_no_tracking(&args[2..], replies)?,

@@ -1,4 +1,4 @@
-//! The commands `SLOWLOG` and `LATENCY`.
+//! The commands `SLOWLOG` and `LATENCY` of the Redis protocol, which report commands that took long.
 
 use super::{Client, Done};
 use farpool_kv::resp::{Replies, parse_integer};

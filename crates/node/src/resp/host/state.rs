@@ -1,4 +1,5 @@
-//! The parts of the state of a client.
+//! The types of which the state of a client of the Redis protocol consists: its identity, the protocol version, the
+//! transaction, and counters.
 
 use crate::Caller;
 use crate::node::{AccessPass, ConnectionGuard};
@@ -19,7 +20,8 @@ pub(super) struct Identity {
     pub pass: Option<AccessPass>,
 }
 
-/// The tenant's side of a client that is authenticated, or that needs no token.
+/// What an authenticated client has of its tenant (keys, slow log, list of clients); also for a client that needs no
+/// token.
 pub(super) struct AdmittedClient {
     pub caller: Caller,
     pub keys: Arc<Keyspace>,
@@ -27,7 +29,7 @@ pub(super) struct AdmittedClient {
     pub buffers: Reservation,
     pub clients: Arc<Clients>,
     pub _member: Membership,
-    /// Counts the connection until it is dropped.
+    /// Guard that counts the connection as one of its tenant until it is dropped.
     pub _guard: ConnectionGuard,
 }
 
@@ -44,15 +46,16 @@ pub(in crate::resp) struct ProtocolState {
 pub(in crate::resp) enum ReplyMode {
     #[default]
     None,
-    /// The next command.
+    /// The next command gets no reply (`CLIENT REPLY SKIP` is being executed).
     Next,
-    /// The current command.
+    /// The current command gets no reply.
     This,
     All,
 }
 
 impl ReplyMode {
-    /// Advances to the next command; returns whether the command just executed gets no reply.
+    /// Advances the reply mode (`CLIENT REPLY`) to the next command; returns whether the command just executed gets no
+    /// reply.
     pub fn step(&mut self) -> bool {
         let is_muted = *self != ReplyMode::None;
         *self = match *self {
@@ -78,7 +81,7 @@ pub(in crate::resp) struct TransactionState {
 /// Changes of the session that the current command has requested; made when the command has ended.
 #[derive(Default)]
 pub(super) struct SessionOrders {
-    /// Whether `RESET` was executed.
+    /// Whether `RESET` was executed, so that the session must be reset.
     pub is_reset: bool,
     /// Whether the client belongs to another tenant than before.
     pub has_moved: bool,
@@ -91,6 +94,6 @@ pub(in crate::resp) struct Usage {
     /// Data of the current batch, published at its end; the next field has the command counters.
     pub facts: BatchFacts,
     pub counted: Tallies,
-    /// The latest command.
+    /// The command that was executed last, and its outcome.
     pub ran: ExecutedCommand,
 }

@@ -1,4 +1,5 @@
-//! A scripted node for tests: it speaks the protocol frame by frame, at the other end of a pipe.
+//! A scripted node for tests of the client: it sends and receives frames of the native protocol as a test says, at the
+//! other end of a pipe in memory.
 
 use crate::remote::connection::Patience;
 use crate::remote::dial::Dialer;

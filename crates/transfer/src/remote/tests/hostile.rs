@@ -1,5 +1,5 @@
-//! The node violates the protocol: the connection then ends with an error that says so, and the client holds little
-//! memory.
+//! Tests of a client whose node violates the protocol: the connection ends with an error that says so, and the client
+//! holds little memory.
 
 use super::fake::*;
 use crate::Pool;
@@ -67,7 +67,7 @@ async fn answers_that_do_not_belong_where_they_come_are_errors() {
         assert!(error.message.contains(expected), "{error}");
         assert!(error.message.contains("farpool://fake:1"), "{error}");
     }
-    // A message after the last answer ends the connection for all its users.
+    // A message after the last answer to a request ends the connection, and so all requests on it.
     for (answer, expected) in [
         (vec![prepared(), receipt(), receipt()], "Receipt after Execute had its last answer"),
         (vec![prepared(), error(), error()], "Error after Execute had its last answer"),
@@ -94,7 +94,7 @@ async fn streams_that_nobody_opened_are_errors() {
     let error = error_of(FrameKind::Execute, 7, vec![prepared()]).await;
     assert_eq!(error.kind, ErrorKind::Corrupt);
     assert!(error.message.contains("Prepared on stream 8, which is not open"), "{error}");
-    // Stream 0 is the connection itself.
+    // An answer on stream 0, which stands for the connection itself (the id wraps around).
     let error = error_of(FrameKind::Execute, u32::MAX, vec![prepared()]).await;
     assert!(error.message.contains("Prepared without a request"), "{error}");
 }
@@ -104,7 +104,7 @@ async fn rows_beyond_the_credit_end_the_connection() {
     let pool = pool(|mut peer| async move {
         let stream = peer.receive_kind(FrameKind::Execute).await.stream;
         peer.send(stream, &prepared()).await;
-        // A client without limits would accept all of them.
+        // The node sends far more rows than the client has granted credit for (flow control).
         let batch = frames(stream, &Response::Batch(rows(100_000)));
         let mut sent = 0;
         while sent < 64 * limits::STREAM_WINDOW_BYTES && peer.write(&batch).await {
@@ -115,7 +115,7 @@ async fn rows_beyond_the_credit_end_the_connection() {
     .await;
     pool.schemas.lock().insert(table_name(), schema());
     let execution = pool.execute(&scan(), 1).await.unwrap();
-    // No task reads the result, and the connection ends nevertheless.
+    // The connection ends although no task of the client reads the result.
     let another =
         async { while pool.tables().await.is_err_and(|e| !e.message.contains("beyond the credit")) {} };
     timeout(PATIENCE, another).await.expect("the client takes everything in");
@@ -157,7 +157,7 @@ async fn what_is_under_way_on_a_cancelled_stream_is_passed_over() {
         let stream = peer.receive_kind(FrameKind::Execute).await.stream;
         peer.send(stream, &prepared()).await;
         peer.receive_kind(FrameKind::Cancel).await;
-        // More bytes than the credit of a stream allows.
+        // Rows beyond the credit are ignored and no error here, because the client has cancelled the stream.
         for _ in 0..10 {
             peer.send(stream, &Response::Batch(rows(100_000))).await;
         }

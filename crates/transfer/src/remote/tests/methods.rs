@@ -1,4 +1,5 @@
-//! The table of messages (`verbs.rs` of the wire crate) names client methods: these exist, and clients have no others.
+//! Tests that the client methods which the table of messages (`verbs.rs` of the wire crate) names exist, and that the
+//! clients have no others.
 
 use farpool_wire::FrameKind;
 use std::collections::BTreeSet;
@@ -11,13 +12,13 @@ const REMOTE: [&str; 4] = [
     include_str!("../backup.rs"),
 ];
 
-/// Returns the methods of the type `client` that the table names.
+/// Returns the names of the methods of the type `client` that the table of messages contains.
 fn named(client: &str) -> BTreeSet<&'static str> {
     let methods = FrameKind::ALL.iter().filter_map(|kind| kind.verb()).flat_map(|verb| verb.clients);
     methods.filter_map(|method| method.strip_prefix(client)?.strip_prefix("::")).collect()
 }
 
-/// Returns the asynchronous methods in a source file.
+/// Returns the names of the asynchronous functions in the text of a source file.
 fn methods(source: &str) -> BTreeSet<&str> {
     let names = source.split("async fn ").skip(1);
     names.map(|rest| rest.split(['(', '<']).next().unwrap_or_default()).collect()

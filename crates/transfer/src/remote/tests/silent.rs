@@ -1,4 +1,5 @@
-//! Tests a node that hangs, and one that is slow but alive.
+//! Tests of a client whose node stops answering (the client gives up after a time limit), and whose node is slow but
+//! answers pings (the client waits).
 
 use super::fake::*;
 use crate::Pool;
@@ -46,7 +47,7 @@ async fn a_node_that_answers_nothing_but_pings_is_given_up_in_the_end() {
     for of_node in [true, false] {
         let pool = pool_with(patience, move |mut peer| async move {
             while peer.receive().await.is_some() {
-                // Paused time advances only while all tasks wait.
+                // Sleeps so that tokio's paused clock advances, which it does only while all tasks wait.
                 tokio::time::sleep(SHORT / 10).await;
                 let sent = if of_node { Response::Ping } else { Response::Pong };
                 peer.send(0, &sent).await;

@@ -1,4 +1,4 @@
-//! Failures of TLS connections, and their messages.
+//! Failures of TLS connections, and the error messages about them for clients and for the node's log.
 
 use farpool_model::Error;
 use rustls::{AlertDescription, CertificateError};
@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 /// Maximum number of the certificate's names that an error message lists.
 const NAMES_SHOWN: usize = 5;
 
-/// Why a TLS connection cannot be established, or ends.
+/// The reason why a TLS connection cannot be established, or ends.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The socket below failed, or would block.

@@ -175,7 +175,7 @@ impl Session {
         decrypted
     }
 
-    /// Reads ciphertext from the socket.
+    /// Reads ciphertext from the socket into `incoming`.
     fn fill(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
         if let Some(fault) = &self.fault {
             return Err(Fault::Tls(fault.clone()));
@@ -185,7 +185,7 @@ impl Session {
             Ok(0) => Err(Fault::CutOff),
             Ok(_) => Ok(()),
             Err(error) => {
-                // An idle connection keeps no buffer.
+                // The buffer is dropped, so that an idle connection takes little memory.
                 self.incoming = BytesMut::new();
                 Err(Fault::Socket(error))
             }
@@ -245,7 +245,7 @@ impl Session {
     }
 }
 
-/// The socket below, as a `Write` for `rustls`.
+/// The socket below TLS, as the type that `rustls` writes ciphertext to.
 struct Below<'a>(&'a dyn Socket);
 
 impl Write for Below<'_> {

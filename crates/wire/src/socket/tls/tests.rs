@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// Capacity of a pipe, in bytes, in tests where it does not matter.
+/// Bytes that a pipe holds in tests in which it never becomes full.
 const ROOM: usize = 100_000;
 
 /// A certificate authority.
@@ -32,7 +32,8 @@ impl Authority {
         Authority { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// Signs a certificate with parameters altered by `change`; returns it and its key.
+    /// Creates a certificate with parameters altered by `change`, and signs it; returns it and its private key as PEM
+    /// text.
     fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         let mut params = CertificateParams::new(["node7".into(), "127.0.0.1".into()]).unwrap();
         change(&mut params);
@@ -70,8 +71,8 @@ fn client_of(version: &'static SupportedProtocolVersion) -> ClientTls {
     ClientTls(Arc::new(config))
 }
 
-/// Performs the handshake of a client and a node over a pipe that holds `room` bytes; returns the result of either
-/// side.
+/// Performs the TLS handshake of a client, which connects to the name `host`, with a node, over a pipe that holds
+/// `room` bytes. Returns the client's result and the node's.
 fn meet(room: usize, client: &ClientTls, node: &ServerTls, host: &str) -> (Result<Tls>, Result<Tls>) {
     let (left, right) = pipe(room);
     let both = async {
@@ -95,11 +96,11 @@ fn read(end: &dyn Socket, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(buffer.to_vec())
 }
 
-/// The steps of a script: bytes to write, as two slices, and how many bytes to read after that.
+/// A script of writes and reads: for each step, the bytes to write, and how many bytes to read then.
 type Steps = Vec<(Vec<u8>, usize)>;
 
-/// Runs the script from `left` to `right`; returns the bytes that arrived. Bytes reported as written must
-/// arrive although nothing is written after them.
+/// Executes the script: writes to `left` and reads from `right`; returns the bytes read. Asserts that all bytes
+/// reported as written arrive although nothing is written after them.
 fn play(left: &dyn Socket, right: &dyn Socket, steps: &Steps) -> Vec<u8> {
     let (mut queue, mut reported, mut received) = (Vec::new(), 0, Vec::new());
     for (bytes, most) in steps {
@@ -132,7 +133,8 @@ fn play(left: &dyn Socket, right: &dyn Socket, steps: &Steps) -> Vec<u8> {
             Ok(bytes) => received.extend(bytes),
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        // A read flushes the rest of the `close_notify`.
+        // Reading makes `left` send the rest of its `close_notify` (the end of a TLS stream), for which the pipe had no
+        // room.
         drop(read(left, 1));
     }
 }
@@ -151,7 +153,7 @@ proptest! {
         let (left, right) = (left.unwrap(), right.unwrap());
         let (plain_left, plain_right) = pipe(room);
         prop_assert!(play(&left, &right, &there) == play(&plain_left, &plain_right, &there));
-        // The other direction still works.
+        // Bytes arrive in the other direction, too, although this one was closed.
         prop_assert!(play(&right, &left, &back) == play(&plain_right, &plain_left, &back));
     }
 }
@@ -187,7 +189,7 @@ fn an_end_that_finds_no_room_leaves_with_reads_behind_the_end_of_the_other_side(
 fn an_end_that_finds_no_room_is_sent_later() {
     let (left, right) = pair(3000);
     let mut sent = 0;
-    // Writes until the socket is full, and the queue of bytes to be encrypted is full as well.
+    // Writes until the pipe and the queue of encrypted bytes are both full.
     while let Ok(written) = left.try_write_vectored(&[IoSlice::new(&[7; 1000])]) {
         sent += written;
     }
@@ -202,7 +204,7 @@ fn an_end_that_finds_no_room_is_sent_later() {
             Ok(bytes) => received += bytes.len(),
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        // The other side sends nothing, and queued bytes are sent nevertheless.
+        // Reading finds nothing, but makes `left` send its queued bytes.
         assert_eq!(read(&left, 1).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
     panic!("the end does not come after {received} bytes");
@@ -215,7 +217,7 @@ fn waiting_ends_when_there_is_something_to_read() {
     assert!(right.poll_ready(&mut context, Interest::Readable).is_pending());
     let sent = vec![7; 60_000];
     assert_eq!(left.try_write_vectored(&[IoSlice::new(&sent)]).unwrap(), sent.len());
-    // A part of the bytes is decrypted in the socket, and another still encrypted.
+    // The socket must be readable until the last byte, whether the remaining bytes are decrypted already or not.
     for _ in 0..sent.len() / 1000 {
         assert!(right.poll_ready(&mut context, Interest::Readable).is_ready());
         assert_eq!(read(&right, 1000).unwrap().len(), 1000);
@@ -240,7 +242,7 @@ fn what_a_connection_holds_is_bounded_and_counted() {
 
 #[test]
 fn an_end_without_a_word_is_a_cut() {
-    // In the middle of a record, and between two.
+    // The connection breaks in the middle of a TLS record, or between two records.
     for (room, bytes) in [(1000, 5000), (ROOM, 5000)] {
         let (left, right) = pair(room);
         drop(left.try_write_vectored(&[IoSlice::new(&vec![7; bytes])]));
@@ -288,7 +290,7 @@ fn bytes_that_were_changed_are_no_bytes() {
     assert!(error.to_string().contains("BadRecordMac"), "{error}");
 }
 
-/// Returns the errors of the client and of the node if the handshake for `host` fails.
+/// Performs a handshake that must fail; returns the error of the client and that of the node.
 fn quarrel(client: &ClientTls, certificate: (String, String), host: &str) -> (Error, Error) {
     let node = server(&certificate.0, &certificate.1).unwrap();
     let (client, node) = meet(ROOM, client, &node, host);
@@ -351,7 +353,7 @@ fn each_reason_not_to_agree_has_its_words_at_both_ends() {
     }
 }
 
-/// Returns the error of a client whose peer answers with the bytes `answer` and closes the connection.
+/// Returns the error of a client whose peer answers the handshake with the bytes `answer` and closes the connection.
 fn hears(answer: &[u8]) -> Error {
     let (left, right) = pipe(ROOM);
     right.try_write_vectored(&[IoSlice::new(answer)]).unwrap();

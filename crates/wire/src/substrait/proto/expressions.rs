@@ -1,5 +1,5 @@
-//! Expressions and function calls of Substrait as protocol buffers; the parent module explains which fields stay
-//! encoded.
+//! Expressions and function calls of Substrait as protocol buffers. Nested messages stay encoded (as bytes), so that
+//! the decoder can count levels before it goes deeper.
 
 use super::StructItem;
 use super::types::{Literal, Type};

@@ -45,7 +45,8 @@ pub struct Version {
     pub producer: String,
 }
 
-/// `SimpleExtensionURN`, and the `SimpleExtensionURI` that it replaced.
+/// Substrait's message `SimpleExtensionURN`, and the older `SimpleExtensionURI`: the name of an extension, and its
+/// anchor (id within the plan).
 #[derive(Clone, PartialEq, Message)]
 pub struct Urn {
     #[prost(uint32, tag = "1")]
@@ -70,7 +71,8 @@ pub enum MappingType {
     Function(Declared),
 }
 
-/// `ExtensionType`, `ExtensionTypeVariation` and `ExtensionFunction`, which have the same fields.
+/// Substrait's messages `ExtensionType`, `ExtensionTypeVariation` and `ExtensionFunction`, which have the same fields:
+/// a type or function that the plan declares, with its anchor.
 #[derive(Clone, PartialEq, Message)]
 pub struct Declared {
     #[prost(uint32, tag = "1")]
@@ -89,7 +91,7 @@ pub struct AdvancedExtension {
     pub enhancement: Option<Any>,
 }
 
-/// `google.protobuf.Any`
+/// The message `google.protobuf.Any`: an encoded message of any type, with the URL of the type.
 #[derive(Clone, PartialEq, Message)]
 pub struct Any {
     #[prost(string, tag = "1")]
