@@ -88,7 +88,7 @@ fn other_columns(table: &TableName) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::tests::load;
+    use crate::caller::tests::exercise::load;
     use crate::{Node, NodeConfig};
     use arrow_schema::{DataType, Field};
     use farpool_model::{ErrorKind, LoadMode, TableChange, TenantName};

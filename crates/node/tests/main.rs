@@ -12,7 +12,6 @@ mod handles;
 mod memory;
 mod resp;
 mod retries;
-mod rights;
 mod sealed;
 mod tables;
 mod tls;

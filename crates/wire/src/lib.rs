@@ -7,8 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-mod alter;
-pub mod backup;
 mod batch;
 mod chunks;
 pub mod flow;
@@ -25,7 +23,6 @@ pub mod split;
 pub mod substrait;
 mod table;
 pub mod verbs;
-mod view;
 
 pub use batch::{EncodedBatch, bytes_to_decode, decode_batch, decode_schema, encode_batch, encode_schema};
 pub use chunks::{ChunkImage, ChunkOutline, Outlines};

@@ -1,15 +1,14 @@
 //! The messages from a client to a node of the native protocol, and how they are encoded and decoded.
 
 use crate::message::{Message, Outgoing};
-use crate::table::{read_tier, write_tier};
 use crate::verbs::FrameKind;
-use crate::{alter, backup, batch, chunks, proto, view};
+use crate::{batch, chunks, proto};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
-    Compression, Error, LoadId, LoadMode, LoadOptions, Residency, Result, ResultForm, SchemaFingerprint,
-    SchemaName, TableChange, TableName, TenantName, Version, View, limits,
+    Error, LoadId, LoadOptions, Result, ResultForm, SchemaFingerprint, SchemaName, TableChange, TableName,
+    TenantName, Version, View,
 };
 use std::fmt;
 
@@ -265,10 +264,10 @@ impl Request {
                 client: client.clone(),
                 timeout_ms: *timeout_ms,
             }),
-            Request::Prepare { plan, schema } => write_plan(plan, ResultForm::Plain, None, *schema)?,
-            Request::Execute { plan, schema, results } => write_plan(plan, *results, None, *schema)?,
+            Request::Prepare { plan, schema } => proto::write_plan(plan, ResultForm::Plain, None, *schema)?,
+            Request::Execute { plan, schema, results } => proto::write_plan(plan, *results, None, *schema)?,
             Request::ExecutePrepared { handle, conditions, results } => {
-                write_plan(conditions.as_deref().unwrap_or_default(), *results, Some(*handle), None)?
+                proto::write_plan(conditions.as_deref().unwrap_or_default(), *results, Some(*handle), None)?
             }
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Request::Tables { tenant, with_schemas } => body(&proto::TablesRequest {
@@ -282,40 +281,28 @@ impl Request {
                 or_view: *or_view,
             }),
             Request::Drop { table: name, tenant } | Request::DropView { view: name, tenant } => {
-                write_drop(name, tenant.clone())
+                proto::write_drop(name, tenant.clone())
             }
-            Request::AlterTable { table, changes } => alter::write_alter(table, changes)?,
+            Request::AlterTable { table, changes } => proto::write_alter(table, changes)?,
             Request::ChangeRows { handle, rows, id } => {
-                body(&proto::ChangeRows { handle: *handle, rows: *rows, id: write_id(*id) })
+                body(&proto::ChangeRows { handle: *handle, rows: *rows, id: proto::write_id(*id) })
             }
-            Request::CreateView { view, replace } => view::write_create(view, *replace),
+            Request::CreateView { view, replace } => proto::write_create_view(view, *replace),
             Request::CreateSchema { schema } => {
                 body(&proto::SchemaRequest { name: schema.to_string(), cascade: false })
             }
             Request::DropSchema { schema, cascade } => {
                 body(&proto::SchemaRequest { name: schema.to_string(), cascade: *cascade })
             }
-            Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
-            Request::LoadBegin { table, options, schema, rows_hint, id } => {
-                let (mode, version) = write_mode(options.mode);
-                // A node that does not know the options does not know a load without a mode either, and refuses it.
-                let (mode, options) = match options.has_more() {
-                    false => (mode, None),
-                    true => (proto::LoadMode::Unspecified, Some(write_options(mode, options))),
-                };
-                body(&proto::LoadBegin {
-                    table: table.encoded(),
-                    mode: mode.into(),
-                    options,
-                    schema: batch::encode_schema(schema)?.to_vec(),
-                    rows_hint: *rows_hint,
-                    version,
-                    id: id.map(write_id),
-                })
+            Request::Statistics { table, columns } => {
+                proto::write_statistics_request(table, columns.as_deref())?
             }
-            Request::LoadOutcome { id } => body(&proto::LoadOutcome { id: write_id(*id) }),
+            Request::LoadBegin { table, options, schema, rows_hint, id } => {
+                proto::write_load_begin(table, options, schema, *rows_hint, *id)?
+            }
+            Request::LoadOutcome { id } => body(&proto::LoadOutcome { id: proto::write_id(*id) }),
             Request::CancelQuery { id } => body(&proto::CancelQuery { id: *id }),
-            Request::BackupRead { file, offset, bytes } => backup::write_read(file, *offset, *bytes),
+            Request::BackupRead { file, offset, bytes } => proto::write_backup_read(file, *offset, *bytes),
             Request::Outlines { handle, columns, first, known } => {
                 chunks::write_outlines_request(*handle, columns, *first, *known)?
             }
@@ -353,12 +340,12 @@ impl Request {
                 Request::Hello { version_min, version_max, token, timeout_ms, client }
             }
             FrameKind::Prepare => {
-                let (request, _) = read_plan(body)?;
+                let (request, _) = proto::read_plan(body)?;
                 let schema = request.schema_fingerprint.map(SchemaFingerprint);
                 Request::Prepare { plan: request.plan, schema }
             }
             FrameKind::Execute => {
-                let (request, results) = read_plan(body)?;
+                let (request, results) = proto::read_plan(body)?;
                 let (plan, schema) = (request.plan, request.schema_fingerprint.map(SchemaFingerprint));
                 match request.handle {
                     None => Request::Execute { plan, schema, results },
@@ -372,16 +359,16 @@ impl Request {
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Request::Credit { bytes })?,
             FrameKind::Tables => {
                 let proto::TablesRequest { tenant, with_schemas } = read(body)?;
-                Request::Tables { tenant: read_tenant(tenant)?, with_schemas }
+                Request::Tables { tenant: proto::read_tenant(tenant)?, with_schemas }
             }
             FrameKind::Table => {
                 let proto::TableRequest { name, known, or_view, .. } = read(body)?;
                 Request::Table { name: TableName::decode(name)?, known: known.map(Version), or_view }
             }
-            FrameKind::LoadBegin => read_load_begin(body)?,
+            FrameKind::LoadBegin => proto::read_load_begin(body)?,
             FrameKind::LoadOutcome => {
                 let proto::LoadOutcome { id } = read(body)?;
-                Request::LoadOutcome { id: read_id(&id)? }
+                Request::LoadOutcome { id: proto::read_id(&id)? }
             }
             FrameKind::LoadBatch => {
                 let schema =
@@ -391,27 +378,27 @@ impl Request {
             FrameKind::LoadEnd => read(body).map(|proto::Empty {}| Request::LoadEnd)?,
             FrameKind::Drop => {
                 let proto::TableRequest { name, tenant, .. } = read(body)?;
-                Request::Drop { table: TableName::decode(name)?, tenant: read_tenant(tenant)? }
+                Request::Drop { table: TableName::decode(name)?, tenant: proto::read_tenant(tenant)? }
             }
             FrameKind::AlterTable => {
-                let (table, changes) = alter::read_alter(body)?;
+                let (table, changes) = proto::read_alter(body)?;
                 Request::AlterTable { table, changes }
             }
             FrameKind::ChangeRows => {
                 let proto::ChangeRows { handle, rows, id } = read(body)?;
-                Request::ChangeRows { handle, rows, id: read_id(&id)? }
+                Request::ChangeRows { handle, rows, id: proto::read_id(&id)? }
             }
             FrameKind::CreateView => {
-                let (view, replace) = view::read_create(body)?;
+                let (view, replace) = proto::read_create_view(body)?;
                 Request::CreateView { view, replace }
             }
             FrameKind::DropView => {
                 let proto::TableRequest { name, tenant, .. } = read(body)?;
-                Request::DropView { view: TableName::decode(name)?, tenant: read_tenant(tenant)? }
+                Request::DropView { view: TableName::decode(name)?, tenant: proto::read_tenant(tenant)? }
             }
             FrameKind::Backup => read(body).map(|proto::Empty {}| Request::Backup)?,
             FrameKind::BackupRead => {
-                let (file, offset, bytes) = backup::read_read(body)?;
+                let (file, offset, bytes) = proto::read_backup_read(body)?;
                 Request::BackupRead { file, offset, bytes }
             }
             FrameKind::Outlines => {
@@ -430,7 +417,7 @@ impl Request {
                 let proto::SchemaRequest { name, cascade } = read(body)?;
                 Request::DropSchema { schema: SchemaName::new(name)?, cascade }
             }
-            FrameKind::Statistics => read_statistics_request(body)?,
+            FrameKind::Statistics => proto::read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
             FrameKind::Queries => read(body).map(|proto::Empty {}| Request::Queries)?,
             FrameKind::CancelQuery => {
@@ -440,6 +427,135 @@ impl Request {
             FrameKind::Pong => read(body).map(|proto::Empty {}| Request::Pong)?,
             _ => return Err(Error::invalid("not a request")),
         })
+    }
+}
+
+#[cfg(test)]
+impl Request {
+    /// Returns examples of requests of a kind, which must survive encoding; none for the kinds that only nodes send.
+    pub(crate) fn examples(kind: FrameKind) -> Vec<Request> {
+        use crate::tests::{name, rows, schema, view};
+        use farpool_model::{LoadMode, Residency, Tier, limits};
+        match kind {
+            FrameKind::Hello => vec![
+                Request::Hello {
+                    version_min: 1,
+                    version_max: 3,
+                    token: Some("secret".into()),
+                    timeout_ms: Some(u64::MAX),
+                    client: "test 1".into(),
+                },
+                Request::Hello {
+                    version_min: 1,
+                    version_max: 1,
+                    token: None,
+                    timeout_ms: None,
+                    client: String::new(),
+                },
+            ],
+            FrameKind::Prepare => vec![
+                Request::Prepare { plan: vec![1, 2, 3], schema: None },
+                Request::Prepare { plan: vec![4], schema: Some(SchemaFingerprint(u64::MAX)) },
+            ],
+            FrameKind::Execute => vec![
+                Request::Execute {
+                    plan: vec![],
+                    schema: Some(SchemaFingerprint(0)),
+                    results: ResultForm::Plain,
+                },
+                Request::Execute { plan: vec![], schema: None, results: ResultForm::Packed },
+                Request::Execute { plan: vec![], schema: None, results: ResultForm::Auto },
+                Request::ExecutePrepared { handle: 7, conditions: None, results: ResultForm::Auto },
+                Request::ExecutePrepared { handle: 9, conditions: Some(vec![1]), results: ResultForm::Plain },
+            ],
+            FrameKind::Cancel => vec![Request::Cancel],
+            FrameKind::Credit => vec![Request::Credit { bytes: 1 << 20 }],
+            FrameKind::Tables => vec![
+                Request::Tables { tenant: None, with_schemas: true },
+                Request::Tables { tenant: Some(TenantName::new("bob").unwrap()), with_schemas: false },
+            ],
+            FrameKind::Table => vec![
+                Request::Table { name: name("t"), known: None, or_view: true },
+                Request::Table { name: name("t"), known: Some(Version(7)), or_view: false },
+            ],
+            FrameKind::LoadBegin => vec![
+                Request::LoadBegin {
+                    table: name("ü"),
+                    options: LoadMode::Append.into(),
+                    schema: schema(),
+                    rows_hint: Some(0),
+                    id: None,
+                },
+                Request::LoadBegin {
+                    table: name("t"),
+                    options: LoadOptions {
+                        encryption: Some(Tier::Fast),
+                        residency: Residency::Pinned,
+                        ..LoadMode::ReplaceVersion(Version(u64::MAX)).into()
+                    },
+                    schema: schema(),
+                    rows_hint: None,
+                    id: Some(LoadId(u128::MAX - 7)),
+                },
+            ],
+            FrameKind::LoadOutcome => {
+                vec![Request::LoadOutcome { id: LoadId(0) }, Request::LoadOutcome { id: LoadId(1 << 90) }]
+            }
+            FrameKind::LoadBatch => vec![Request::LoadBatch(rows())],
+            FrameKind::LoadEnd => vec![Request::LoadEnd],
+            FrameKind::Drop => vec![
+                Request::Drop { table: name("t"), tenant: None },
+                Request::Drop { table: name("t"), tenant: Some(TenantName::default()) },
+            ],
+            FrameKind::AlterTable => vec![Request::AlterTable {
+                table: name("t"),
+                changes: vec![
+                    TableChange::Rename(TableName::parse("s.u").unwrap()),
+                    TableChange::RenameColumn { from: "a".into(), to: "b".into() },
+                    TableChange::AddColumn(schema().fields()[0].clone()),
+                    TableChange::DropColumn("c".into()),
+                ],
+            }],
+            FrameKind::CreateView => vec![
+                Request::CreateView { view: view("select 'ü'"), replace: true },
+                Request::CreateView { view: view(&"x".repeat(limits::VIEW_BYTES_MAX)), replace: false },
+            ],
+            FrameKind::DropView => vec![
+                Request::DropView { view: name("v"), tenant: None },
+                Request::DropView { view: name("v"), tenant: Some(TenantName::default()) },
+            ],
+            FrameKind::CreateSchema => vec![Request::CreateSchema { schema: SchemaName::new("ü").unwrap() }],
+            FrameKind::DropSchema => vec![
+                Request::DropSchema { schema: SchemaName::new("s").unwrap(), cascade: true },
+                Request::DropSchema { schema: SchemaName::new("s").unwrap(), cascade: false },
+            ],
+            FrameKind::ChangeRows => vec![Request::ChangeRows { handle: 7, rows: u64::MAX, id: LoadId(3) }],
+            FrameKind::Statistics => vec![
+                Request::Statistics { table: name("t"), columns: None },
+                Request::Statistics {
+                    table: name("t"),
+                    columns: Some(vec![0, 7, limits::COLUMNS_MAX as u32 - 1]),
+                },
+            ],
+            FrameKind::Status => vec![Request::Status],
+            FrameKind::Queries => vec![Request::Queries],
+            FrameKind::CancelQuery => vec![Request::CancelQuery { id: u64::MAX }],
+            FrameKind::Outlines => {
+                vec![Request::Outlines { handle: 7, columns: vec![0, 3], first: 9, known: u64::MAX }]
+            }
+            FrameKind::Fetch => {
+                vec![Request::Fetch { handle: 1, columns: vec![5], row_groups: vec![0, 2, u32::MAX] }]
+            }
+            FrameKind::Backup => vec![Request::Backup],
+            FrameKind::BackupRead => vec![Request::BackupRead {
+                file: "segment-000000000007".into(),
+                offset: 1 << 40,
+                bytes: 1 << 20,
+            }],
+            FrameKind::Ping => vec![Request::Ping],
+            FrameKind::Pong => vec![Request::Pong],
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -458,157 +574,4 @@ pub(crate) fn body(message: &impl prost::Message) -> Bytes {
 /// Decodes the body of a protocol message to a protocol buffer message.
 pub(crate) fn read<M: prost::Message + Default>(bytes: &Bytes) -> Result<M> {
     M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged message: {error}")))
-}
-
-fn check_plan(plan: &[u8]) -> Result<()> {
-    if plan.len() > limits::PLAN_BYTES_MAX {
-        return Err(Error::over_limit(format!(
-            "a plan may have {} bytes, this one has {}",
-            limits::PLAN_BYTES_MAX,
-            plan.len()
-        )));
-    }
-    Ok(())
-}
-
-fn write_plan(
-    plan: &[u8],
-    results: ResultForm,
-    handle: Option<u32>,
-    schema: Option<SchemaFingerprint>,
-) -> Result<Bytes> {
-    check_plan(plan)?;
-    let results = match results {
-        ResultForm::Plain => proto::ResultForm::Plain,
-        ResultForm::Packed => proto::ResultForm::Packed,
-        ResultForm::Auto => proto::ResultForm::Auto,
-        ResultForm::Compressed(Compression::Lz4) => proto::ResultForm::Lz4,
-        ResultForm::Compressed(Compression::Zstd) => proto::ResultForm::Zstd,
-    };
-    Ok(body(&proto::PlanRequest {
-        plan: plan.to_vec(),
-        results: results.into(),
-        handle,
-        schema_fingerprint: schema.map(|fingerprint| fingerprint.0),
-    }))
-}
-
-fn read_plan(body: &Bytes) -> Result<(proto::PlanRequest, ResultForm)> {
-    let request: proto::PlanRequest = read(body)?;
-    check_plan(&request.plan)?;
-    // A result form of a later version is treated as Arrow batches, which every client understands.
-    let results = match request.results() {
-        proto::ResultForm::Plain => ResultForm::Plain,
-        proto::ResultForm::Packed => ResultForm::Packed,
-        proto::ResultForm::Auto => ResultForm::Auto,
-        proto::ResultForm::Lz4 => ResultForm::Compressed(Compression::Lz4),
-        proto::ResultForm::Zstd => ResultForm::Compressed(Compression::Zstd),
-    };
-    Ok((request, results))
-}
-
-fn write_drop(name: &TableName, tenant: Option<TenantName>) -> Bytes {
-    let (name, tenant) = (name.encoded(), tenant.map(String::from));
-    body(&proto::TableRequest { name, tenant, ..Default::default() })
-}
-
-fn read_tenant(tenant: Option<String>) -> Result<Option<TenantName>> {
-    tenant.map(TenantName::new).transpose()
-}
-
-/// Encodes a `Statistics` request. Refuses an empty list of columns, because the node would read it as all columns.
-fn write_statistics_request(table: &TableName, columns: Option<&[u32]>) -> Result<Bytes> {
-    if columns.is_some_and(<[u32]>::is_empty) {
-        return Err(Error::invalid("statistics of no column"));
-    }
-    let columns = columns.unwrap_or_default();
-    check_columns(columns)?;
-    Ok(body(&proto::StatisticsRequest { name: table.encoded(), columns: columns.to_vec() }))
-}
-
-fn read_statistics_request(body: &Bytes) -> Result<Request> {
-    let proto::StatisticsRequest { name, columns } = read(body)?;
-    check_columns(&columns)?;
-    let columns = Some(columns).filter(|columns| !columns.is_empty());
-    Ok(Request::Statistics { table: TableName::decode(name)?, columns })
-}
-
-fn check_columns(columns: &[u32]) -> Result<()> {
-    if columns.last().is_some_and(|last| *last as usize >= limits::COLUMNS_MAX) {
-        let most = limits::COLUMNS_MAX;
-        return Err(Error::over_limit(format!("a table has up to {most} columns")));
-    }
-    match columns.is_sorted_by(|one, next| one < next) {
-        true => Ok(()),
-        false => Err(Error::invalid("the columns of statistics are not in ascending order")),
-    }
-}
-
-fn read_load_begin(body: &Bytes) -> Result<Request> {
-    let begin: proto::LoadBegin = read(body)?;
-    let mode = begin.options.map_or(begin.mode, |options| options.mode);
-    let known = proto::LoadMode::try_from(mode).unwrap_or(proto::LoadMode::Unspecified);
-    let mode = match (known, begin.version) {
-        (proto::LoadMode::Create, None) => LoadMode::Create,
-        (proto::LoadMode::Append, None) => LoadMode::Append,
-        (proto::LoadMode::Replace, None) => LoadMode::Replace,
-        (proto::LoadMode::Replace, Some(version)) => LoadMode::ReplaceVersion(Version(version)),
-        (proto::LoadMode::Unspecified, _) => {
-            return Err(Error::invalid(format!("load mode {mode} does not exist")));
-        }
-        (_, Some(_)) => return Err(Error::invalid("only a load that replaces a table names its version")),
-    };
-    Ok(Request::LoadBegin {
-        table: TableName::decode(begin.table)?,
-        options: LoadOptions {
-            mode,
-            encryption: begin.options.map_or(Ok(None), |options| read_tier(options.encryption))?,
-            residency: begin
-                .options
-                .map_or(Ok(Residency::Cached), |options| read_residency(options.residency))?,
-        },
-        schema: batch::decode_schema(&begin.schema)?,
-        rows_hint: begin.rows_hint,
-        id: begin.id.as_ref().map(read_id).transpose()?,
-    })
-}
-
-fn write_id(id: LoadId) -> Bytes {
-    Bytes::copy_from_slice(&id.0.to_le_bytes())
-}
-
-fn read_id(id: &Bytes) -> Result<LoadId> {
-    let bytes = id[..]
-        .try_into()
-        .map_err(|_| Error::invalid(format!("the id of a load has 16 bytes, not {}", id.len())))?;
-    Ok(LoadId(u128::from_le_bytes(bytes)))
-}
-
-fn write_options(mode: proto::LoadMode, options: &LoadOptions) -> proto::LoadOptions {
-    let residency = match options.residency {
-        Residency::Cached => proto::Residency::Cached,
-        Residency::Pinned => proto::Residency::Pinned,
-        Residency::Passing => proto::Residency::Passing,
-    };
-    let encryption = write_tier(options.encryption).into();
-    proto::LoadOptions { mode: mode.into(), encryption, residency: residency.into() }
-}
-
-fn read_residency(number: i32) -> Result<Residency> {
-    match proto::Residency::try_from(number) {
-        Ok(proto::Residency::Cached) => Ok(Residency::Cached),
-        Ok(proto::Residency::Pinned) => Ok(Residency::Pinned),
-        Ok(proto::Residency::Passing) => Ok(Residency::Passing),
-        Err(_) => Err(Error::invalid(format!("residency {number} does not exist"))),
-    }
-}
-
-/// Encodes the mode of a load: returns its number on the wire, and the table version that it names, if any.
-fn write_mode(mode: LoadMode) -> (proto::LoadMode, Option<u64>) {
-    match mode {
-        LoadMode::Create => (proto::LoadMode::Create, None),
-        LoadMode::Append => (proto::LoadMode::Append, None),
-        LoadMode::Replace => (proto::LoadMode::Replace, None),
-        LoadMode::ReplaceVersion(version) => (proto::LoadMode::Replace, Some(version.0)),
-    }
 }

@@ -6,17 +6,14 @@ use crate::request::{body, read};
 use crate::sealed::{PublicKey, SUITE};
 use crate::table::{read_statistics, read_table, write_statistics, write_table};
 use crate::verbs::{FrameKind, Role};
-use crate::{backup, batch, proto, substrait, view};
+use crate::{batch, proto};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, BackupFiles, Encoding, Error, ErrorKind, Expr, Listing, LoadOutcome, LoadedVersion,
-    OperatorAnswer, Prepared, Program, QueryInfo, QueryState, Receipt, Result, SchemaName, Status, TableInfo,
-    TableName, TableStatistics, TenantName, Version, View, limits,
+    BackupFiles, Error, ErrorKind, Listing, LoadOutcome, Prepared, QueryInfo, Receipt, Result, SchemaName,
+    Status, TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
 };
-use std::sync::Arc;
 
 /// The public keys by which a node encrypts (seals) its answers; see [`crate::sealed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +154,10 @@ impl Response {
                     .and_then(|sealing| sealing.node_key)
                     .map_or_else(Bytes::new, |key| Bytes::copy_from_slice(&key.0)),
             }),
-            Response::Prepared { prepared, table_schema } => body(&write_prepared(prepared, table_schema)?),
-            Response::Receipt(receipt) => body(&write_receipt(receipt)),
+            Response::Prepared { prepared, table_schema } => {
+                body(&proto::write_prepared(prepared, table_schema)?)
+            }
+            Response::Receipt(receipt) => body(&proto::write_receipt(receipt)),
             Response::Tables(Listing { tables, views, schemas }) => {
                 let tables =
                     tables.iter().map(|table| write_table(table).map(|t| body(&t))).collect::<Result<_>>()?;
@@ -167,17 +166,17 @@ impl Response {
                 body(&proto::TableList { tables, views, schemas })
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
-            Response::LoadEnded { outcome, forgotten } => body(&write_load_ended(outcome, *forgotten)),
+            Response::LoadEnded { outcome, forgotten } => body(&proto::write_load_ended(outcome, *forgotten)),
             Response::Statistics(statistics) => body(&write_statistics(statistics)?),
-            Response::View(view) => view::write_view(view),
-            Response::Queries(queries) => body(&write_queries(queries)),
-            Response::BackupFiles(files) => backup::write_files(files),
+            Response::View(view) => proto::write_view(view),
+            Response::Queries(queries) => body(&proto::write_queries(queries)),
+            Response::BackupFiles(files) => proto::write_backup_files(files),
             Response::Outlines(outlines) => chunks::write_outlines(outlines),
             Response::Chunk(image) => chunks::write_image(image),
             Response::BackupBytes(data) => body(&proto::BackupBytes { data: data.clone() }),
             Response::Done(_) | Response::Unchanged | Response::Ping | Response::Pong => Bytes::new(),
             Response::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
-            Response::Status(status) => body(&write_status(status)),
+            Response::Status(status) => body(&proto::write_status(status)),
             Response::Error(error) => body(&write_error(error)),
         };
         Ok(vec![Outgoing::new(self.kind(), vec![body])?])
@@ -208,29 +207,29 @@ impl Response {
                 let sealing = suites.contains(&SUITE).then_some(Sealing { node_key });
                 Response::Hello { version, server, tenant, instance, newest, sealing }
             }
-            FrameKind::Prepared => read_prepared(read(body)?)?,
+            FrameKind::Prepared => proto::read_prepared(read(body)?)?,
             FrameKind::Batch => {
                 let schema = schema.ok_or_else(|| Error::invalid("rows came before their schema"))?;
                 Response::Batch(batch::decode_batch(schema, body)?)
             }
             FrameKind::Parcel => Response::Parcel(body.clone()),
-            FrameKind::Receipt => Response::Receipt(read_receipt(read(body)?)?),
+            FrameKind::Receipt => Response::Receipt(proto::read_receipt(read(body)?)?),
             FrameKind::TableList => {
                 let proto::TableList { tables, views, schemas } = read(body)?;
-                let (tables, views) = (read_tables(&tables)?, view::read_names(views)?);
-                Response::Tables(Listing { tables, views, schemas: view::read_schemas(schemas)? })
+                let (tables, views) = (read_tables(&tables)?, proto::read_view_names(views)?);
+                Response::Tables(Listing { tables, views, schemas: proto::read_schema_names(schemas)? })
             }
             FrameKind::TableInfo => Response::Table(read_table(read(body)?)?),
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
-            FrameKind::LoadEnded => read_load_ended(read(body)?)?,
+            FrameKind::LoadEnded => proto::read_load_ended(read(body)?)?,
             FrameKind::TableStatistics => Response::Statistics(Box::new(read_statistics(&read(body)?)?)),
-            FrameKind::ViewInfo => Response::View(view::read_view(body)?),
+            FrameKind::ViewInfo => Response::View(proto::read_view(body)?),
             kind if kind.role() == Role::Done => read(body).map(|proto::Empty {}| Response::Done(kind))?,
             FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
-            FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
-            FrameKind::QueryList => Response::Queries(read_queries(&read(body)?)?),
-            FrameKind::BackupFiles => Response::BackupFiles(backup::read_files(body)?),
+            FrameKind::StatusInfo => Response::Status(proto::read_status(read(body)?)?),
+            FrameKind::QueryList => Response::Queries(proto::read_queries(&read(body)?)?),
+            FrameKind::BackupFiles => Response::BackupFiles(proto::read_backup_files(body)?),
             FrameKind::BackupBytes => {
                 read(body).map(|proto::BackupBytes { data }| Response::BackupBytes(data))?
             }
@@ -244,13 +243,123 @@ impl Response {
     }
 }
 
+#[cfg(test)]
+impl Response {
+    /// Returns examples of responses of a kind, which must survive encoding; none for the kinds that only clients send.
+    pub(crate) fn examples(kind: FrameKind) -> Vec<Response> {
+        use crate::ChunkOutline;
+        use crate::tests::{
+            name, prepared, queries, receipt, rows, schema, statistics, status, table_info, view,
+        };
+        use farpool_model::{BackupFile, LoadedVersion};
+        match kind {
+            kind if kind.role() == Role::Done => vec![Response::Done(kind)],
+            FrameKind::Welcome => vec![
+                Response::Hello {
+                    version: 1,
+                    server: "farpool 0.1".into(),
+                    tenant: TenantName::default(),
+                    instance: u64::MAX,
+                    newest: Version(3),
+                    sealing: None,
+                },
+                Response::Hello {
+                    version: 1,
+                    server: String::new(),
+                    tenant: TenantName::default(),
+                    instance: 0,
+                    newest: Version(0),
+                    sealing: Some(Sealing { node_key: None }),
+                },
+                Response::Hello {
+                    version: 1,
+                    server: String::new(),
+                    tenant: TenantName::default(),
+                    instance: 0,
+                    newest: Version(0),
+                    sealing: Some(Sealing { node_key: Some(PublicKey([7; 32])) }),
+                },
+            ],
+            FrameKind::Prepared => vec![Response::Prepared { prepared: prepared(), table_schema: schema() }],
+            FrameKind::Batch => vec![Response::Batch(rows())],
+            FrameKind::Parcel => vec![Response::Parcel(Bytes::from_static(b"parcel"))],
+            FrameKind::Receipt => vec![Response::Receipt(receipt())],
+            FrameKind::TableList => vec![
+                Response::Tables(Listing { tables: vec![table_info(), table_info()], ..Listing::default() }),
+                Response::Tables(Listing {
+                    views: vec![name("v"), TableName::parse("s.ü").unwrap()],
+                    schemas: vec![SchemaName::new("s").unwrap()],
+                    ..Listing::default()
+                }),
+            ],
+            FrameKind::TableInfo => vec![Response::Table(table_info())],
+            FrameKind::Loaded => vec![Response::Loaded(table_info())],
+            FrameKind::LoadEnded => {
+                let loaded = LoadedVersion { version: Version(1), rows: 2, bytes_plain: 3, bytes_encoded: 4 };
+                let failed = LoadOutcome::Failed(Error::invalid("no").advise("yes"));
+                [LoadOutcome::Loaded(loaded), failed, LoadOutcome::NotLoaded]
+                    .map(|outcome| Response::LoadEnded { outcome, forgotten: Version(u64::MAX) })
+                    .to_vec()
+            }
+            FrameKind::TableStatistics => vec![Response::Statistics(Box::new(statistics(4, &[0, 3])))],
+            FrameKind::ViewInfo => vec![Response::View(view("select 1"))],
+            FrameKind::Unchanged => vec![Response::Unchanged],
+            FrameKind::Credit => vec![Response::Credit { bytes: 0 }],
+            FrameKind::StatusInfo => vec![Response::Status(status())],
+            FrameKind::QueryList => vec![Response::Queries(queries())],
+            FrameKind::BackupFiles => vec![
+                Response::BackupFiles(BackupFiles::default()),
+                Response::BackupFiles(BackupFiles {
+                    node: u64::MAX,
+                    files: vec![BackupFile { name: "manifest-000000000001".into(), bytes: 7 }],
+                }),
+            ],
+            FrameKind::BackupBytes => vec![Response::BackupBytes(Bytes::from_static(b"bytes"))],
+            FrameKind::OutlineList => vec![
+                Response::Outlines(Outlines::default()),
+                Response::Outlines(Outlines {
+                    table: 5,
+                    row_groups: 7,
+                    rows: vec![65536, 1],
+                    chunks: vec![
+                        ChunkOutline { number: 1, head: Bytes::from_static(b"outline"), data: None },
+                        ChunkOutline {
+                            number: u64::MAX,
+                            head: Bytes::from_static(b"head"),
+                            data: Some(Bytes::new()),
+                        },
+                    ],
+                }),
+            ],
+            FrameKind::Chunk => vec![Response::Chunk(ChunkImage {
+                row_group: 3,
+                column: 1,
+                head: Bytes::from_static(b"head"),
+                data: Bytes::from_static(b"data"),
+            })],
+            FrameKind::Ping => vec![Response::Ping],
+            FrameKind::Pong => vec![Response::Pong],
+            FrameKind::Error => {
+                let error = |kind| Error {
+                    kind,
+                    message: format!("{kind:?} happened"),
+                    advice: Some("do this".into()),
+                    retry_after_ms: Some(7),
+                };
+                ErrorKind::ALL.map(|kind| Response::Error(error(kind))).to_vec()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// Returns the number of an error kind on the wire: its index in [`ErrorKind::ALL`], counted from 1.
 pub fn error_number(kind: ErrorKind) -> u32 {
     let place = ErrorKind::ALL.iter().position(|k| *k == kind);
     place.map_or(0, |place| place as u32 + 1)
 }
 
-fn write_error(error: &Error) -> proto::Error {
+pub(crate) fn write_error(error: &Error) -> proto::Error {
     // Longer strings (a query, a list of names) are truncated, because an error must fit a single frame.
     let cut = |text: &str| text.chars().take(ERROR_CHARS_MAX).collect::<String>();
     proto::Error {
@@ -266,293 +375,20 @@ fn write_error(error: &Error) -> proto::Error {
 const ERROR_CHARS_MAX: usize = farpool_model::limits::FRAME_BYTES_MAX / 8 - 16;
 
 /// Decodes an error. A kind that a later version has added is read as `Internal`, about which a client assumes nothing.
-fn read_error(error: proto::Error) -> Error {
+pub(crate) fn read_error(error: proto::Error) -> Error {
     let place = (error.kind as usize).checked_sub(1);
     let kind = place.and_then(|place| ErrorKind::ALL.get(place)).copied().unwrap_or(ErrorKind::Internal);
     Error { kind, message: error.message, advice: error.advice, retry_after_ms: error.retry_after_ms }
 }
 
-fn write_load_ended(outcome: &LoadOutcome, forgotten: Version) -> proto::LoadEnded {
-    let mut ended = proto::LoadEnded { forgotten: forgotten.0, ..Default::default() };
-    match outcome {
-        LoadOutcome::Loaded(made) => {
-            ended.version = Some(made.version.0);
-            (ended.rows, ended.bytes_plain, ended.bytes_encoded) =
-                (made.rows, made.bytes_plain, made.bytes_encoded);
-        }
-        LoadOutcome::Failed(error) => ended.error = Some(body(&write_error(error))),
-        LoadOutcome::NotLoaded => {}
-    }
-    ended
-}
-
-fn read_load_ended(ended: proto::LoadEnded) -> Result<Response> {
-    let outcome = match (ended.version, &ended.error) {
-        (Some(version), None) => LoadOutcome::Loaded(LoadedVersion {
-            version: Version(version),
-            rows: ended.rows,
-            bytes_plain: ended.bytes_plain,
-            bytes_encoded: ended.bytes_encoded,
-        }),
-        (None, Some(error)) => LoadOutcome::Failed(read_error(read(error)?)),
-        (None, None) => LoadOutcome::NotLoaded,
-        (Some(_), Some(_)) => return Err(Error::corrupt("a load that was loaded and failed")),
-    };
-    Ok(Response::LoadEnded { outcome, forgotten: Version(ended.forgotten) })
-}
-
-fn write_prepared(prepared: &Prepared, table_schema: &SchemaRef) -> Result<proto::Prepared> {
-    Ok(proto::Prepared {
-        version: prepared.version.0,
-        answers: prepared.answers.iter().map(|answer| body(&write_answer(answer))).collect(),
-        effective: substrait::encode_program(&without_sets(&prepared.effective), table_schema)?,
-        schema: batch::encode_schema(&prepared.schema)?.to_vec(),
-        table_schema: batch::encode_schema(table_schema)?.to_vec(),
-    })
-}
-
-/// Returns the program without the sets of keys in its filter, which are large and which the client that sent them has.
-fn without_sets(program: &Program) -> Program {
-    fn without(expr: &Expr) -> Expr {
-        match expr {
-            Expr::And(parts) => Expr::And(parts.iter().map(without).collect()),
-            Expr::Or(parts) => Expr::Or(parts.iter().map(without).collect()),
-            Expr::InSet(value, set) => Expr::opaque(set.to_string(), vec![(**value).clone()]),
-            Expr::InFilter(values, filter) => Expr::opaque(filter.to_string(), values.clone()),
-            other => other.clone(),
-        }
-    }
-    Program { filter: program.filter.as_ref().map(without), ..program.clone() }
-}
-
-fn read_prepared(prepared: proto::Prepared) -> Result<Response> {
-    let table_schema = batch::decode_schema(&prepared.table_schema)?;
-    let schema_of = |_: &TableName| Ok(Arc::clone(&table_schema));
-    let effective = substrait::decode_program(&prepared.effective, &schema_of)?;
-    let prepared = Prepared {
-        version: Version(prepared.version),
-        answers: read_answers(&prepared.answers)?,
-        effective,
-        schema: batch::decode_schema(&prepared.schema)?,
-    };
-    Ok(Response::Prepared { prepared, table_schema })
-}
-
-fn write_answer(answer: &OperatorAnswer) -> proto::OperatorAnswer {
-    let number = match answer.answer {
-        Answer::Exact => proto::Answer::Exact,
-        Answer::Superset => proto::Answer::Superset,
-        Answer::Refused => proto::Answer::Refused,
-    };
-    proto::OperatorAnswer {
-        name: answer.operator.name().to_string(),
-        detail: answer.detail.clone(),
-        answer: number.into(),
-        reason: answer.reason.clone(),
-    }
-}
-
-fn read_answers(answers: &[Bytes]) -> Result<Vec<OperatorAnswer>> {
-    check_count("answers of a program", answers.len(), limits::ANSWERS_MAX)?;
-    answers.iter().map(|answer| read_answer(read(answer)?)).collect()
-}
-
 fn read_tables(tables: &[Bytes]) -> Result<Vec<TableInfo>> {
-    check_count("tables", tables.len(), limits::TABLES_PER_TENANT_MAX)?;
+    proto::check_count("tables", tables.len(), limits::TABLES_PER_TENANT_MAX)?;
     let mut columns = 0;
     let mut read_one = |table: &Bytes| {
         let table = read_table(read(table)?)?;
         columns += table.columns.len();
-        check_count("columns of all tables", columns, limits::LISTED_COLUMNS_MAX)?;
+        proto::check_count("columns of all tables", columns, limits::LISTED_COLUMNS_MAX)?;
         Ok(table)
     };
     tables.iter().map(&mut read_one).collect()
-}
-
-/// Checks a count before memory is allocated: entries of a few bytes on the wire may take hundreds in memory.
-fn check_count(what: &str, count: usize, most: usize) -> Result<()> {
-    match count <= most {
-        true => Ok(()),
-        false => Err(Error::over_limit(format!("there may be {most} {what}, here are {count}"))),
-    }
-}
-
-fn read_answer(answer: proto::OperatorAnswer) -> Result<OperatorAnswer> {
-    let kind = match answer.answer() {
-        proto::Answer::Exact => Answer::Exact,
-        proto::Answer::Superset => Answer::Superset,
-        proto::Answer::Refused => Answer::Refused,
-        // An unknown answer must not be guessed: if a filter were taken for exact, the client would not apply it again,
-        // and the result could be wrong.
-        proto::Answer::Unspecified => {
-            return Err(Error::corrupt(format!("answer {} does not exist", answer.answer)));
-        }
-    };
-    let operator = answer.name.parse()?;
-    Ok(OperatorAnswer { operator, detail: answer.detail, answer: kind, reason: answer.reason })
-}
-
-fn write_receipt(receipt: &Receipt) -> proto::Receipt {
-    proto::Receipt {
-        rows_scanned: receipt.rows_scanned,
-        rows_skipped: receipt.rows_skipped,
-        rows_returned: receipt.rows_returned,
-        rows_bypassed: receipt.rows_bypassed,
-        bytes_scanned: receipt.bytes_scanned,
-        bytes_skipped: receipt.bytes_skipped,
-        bytes_from_disk: receipt.bytes_from_disk,
-        bytes_again: receipt.bytes_again,
-        bytes_from_cache: receipt.bytes_from_cache,
-        bytes_shared: receipt.bytes_shared,
-        rows_known: receipt.rows_known,
-        bytes_on_wire: receipt.bytes_on_wire,
-        cpu_ns: receipt.cpu_ns,
-        elapsed_ns: receipt.elapsed_ns,
-        waited_ns: receipt.waited_ns,
-        operators: receipt.operators.iter().map(|answer| body(&write_answer(answer))).collect(),
-        bytes_plain: receipt.bytes_plain,
-        encoding: Encoding::ALL.iter().position(|e| *e == receipt.encoding).map_or(0, |place| place as u32),
-    }
-}
-
-fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
-    Ok(Receipt {
-        rows_scanned: receipt.rows_scanned,
-        rows_skipped: receipt.rows_skipped,
-        rows_returned: receipt.rows_returned,
-        rows_bypassed: receipt.rows_bypassed,
-        bytes_scanned: receipt.bytes_scanned,
-        bytes_skipped: receipt.bytes_skipped,
-        bytes_from_disk: receipt.bytes_from_disk,
-        bytes_again: receipt.bytes_again,
-        bytes_from_cache: receipt.bytes_from_cache,
-        bytes_shared: receipt.bytes_shared,
-        rows_known: receipt.rows_known,
-        bytes_on_wire: receipt.bytes_on_wire,
-        cpu_ns: receipt.cpu_ns,
-        elapsed_ns: receipt.elapsed_ns,
-        waited_ns: receipt.waited_ns,
-        operators: read_answers(&receipt.operators)?,
-        bytes_plain: receipt.bytes_plain,
-        encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
-        // Only the client that opened the connection knows whether it is encrypted.
-        encrypted: false,
-        // Not sent by nodes: a client that caches results sets this field itself.
-        bytes_saved: 0,
-    })
-}
-
-fn write_queries(queries: &[QueryInfo]) -> proto::QueryList {
-    let write = |query: &QueryInfo| {
-        let query = query.clone();
-        body(&proto::QueryInfo {
-            id: query.id,
-            tenant: query.tenant,
-            token: query.token,
-            client: query.client,
-            peer: query.peer,
-            table: query.table,
-            state: QueryState::ALL.iter().position(|s| *s == query.state).map_or(0, |place| place as u32),
-            elapsed_ns: query.elapsed_ns,
-            cpu_ns: query.cpu_ns,
-            rows: query.rows,
-            bytes: query.bytes,
-        })
-    };
-    proto::QueryList { queries: queries.iter().map(write).collect() }
-}
-
-fn read_queries(list: &proto::QueryList) -> Result<Vec<QueryInfo>> {
-    check_count("queries", list.queries.len(), limits::LISTED_QUERIES_MAX)?;
-    let read_one = |bytes: &Bytes| -> Result<QueryInfo> {
-        let query: proto::QueryInfo = read(bytes)?;
-        Ok(QueryInfo {
-            id: query.id,
-            tenant: query.tenant,
-            token: query.token,
-            client: query.client,
-            peer: query.peer,
-            table: query.table,
-            // A state that a later version has added is shown as running.
-            state: QueryState::ALL.get(query.state as usize).copied().unwrap_or(QueryState::Running),
-            elapsed_ns: query.elapsed_ns,
-            cpu_ns: query.cpu_ns,
-            rows: query.rows,
-            bytes: query.bytes,
-        })
-    };
-    list.queries.iter().map(read_one).collect()
-}
-
-fn write_status(status: &Status) -> proto::StatusInfo {
-    let tenant = |t: &TenantStatus| proto::TenantStatus {
-        tenant: t.tenant.clone(),
-        memory_bytes_used: t.memory_bytes_used,
-        work_bytes_used: t.work_bytes_used,
-        tables: t.tables,
-        programs: t.programs,
-        bytes_scanned: t.bytes_scanned,
-        cpu_ns: t.cpu_ns,
-        weight: t.weight,
-        memory_bytes_limit: t.memory_bytes_limit,
-        work_bytes_limit: t.work_bytes_limit,
-        programs_limit: t.programs_limit,
-        programs_waiting_limit: t.programs_waiting_limit,
-        result_bytes_limit: t.result_bytes_limit,
-        connections_limit: t.connections_limit,
-    };
-    proto::StatusInfo {
-        version: status.version.clone(),
-        memory_bytes_limit: status.memory_bytes_limit,
-        memory_bytes_used: status.memory_bytes_used,
-        work_bytes_limit: status.work_bytes_limit,
-        work_bytes_used: status.work_bytes_used,
-        work_bytes_used_most: status.work_bytes_used_most,
-        page_bytes: status.page_bytes,
-        huge_pages: status.huge_pages.clone(),
-        tables: status.tables,
-        connections: status.connections,
-        programs_running: status.programs_running,
-        workers: status.workers,
-        uptime_s: status.uptime_s,
-        tenants: status.tenants.iter().map(|t| body(&tenant(t))).collect(),
-    }
-}
-
-fn read_status(status: proto::StatusInfo) -> Result<Status> {
-    let tenant = |bytes: &Bytes| -> Result<TenantStatus> {
-        let t: proto::TenantStatus = read(bytes)?;
-        Ok(TenantStatus {
-            tenant: t.tenant,
-            memory_bytes_used: t.memory_bytes_used,
-            work_bytes_used: t.work_bytes_used,
-            tables: t.tables,
-            programs: t.programs,
-            bytes_scanned: t.bytes_scanned,
-            cpu_ns: t.cpu_ns,
-            weight: t.weight,
-            memory_bytes_limit: t.memory_bytes_limit,
-            work_bytes_limit: t.work_bytes_limit,
-            programs_limit: t.programs_limit,
-            programs_waiting_limit: t.programs_waiting_limit,
-            result_bytes_limit: t.result_bytes_limit,
-            connections_limit: t.connections_limit,
-        })
-    };
-    Ok(Status {
-        version: status.version,
-        memory_bytes_limit: status.memory_bytes_limit,
-        memory_bytes_used: status.memory_bytes_used,
-        work_bytes_limit: status.work_bytes_limit,
-        work_bytes_used: status.work_bytes_used,
-        work_bytes_used_most: status.work_bytes_used_most,
-        page_bytes: status.page_bytes,
-        huge_pages: status.huge_pages,
-        tables: status.tables,
-        connections: status.connections,
-        programs_running: status.programs_running,
-        workers: status.workers,
-        uptime_s: status.uptime_s,
-        tenants: status.tenants.iter().map(tenant).collect::<Result<_>>()?,
-    })
 }

@@ -1,148 +1,17 @@
-//! Tests that each verb (kind of request in the table of rights) is refused to callers without the right, and that no
-//! caller sees another tenant's data.
+//! Tests of Callers: the rights of verbs, cancelled callers, the memory of a tenant, and what comes of a program.
+
+pub(crate) mod exercise;
+mod rights;
 
 use super::*;
 use crate::clock::SystemClock;
 use crate::rights::{Reach, VERBS};
 use crate::{Access, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field};
-use farpool_model::{
-    Aggregate, AggregateFunction, CompareOp, ErrorKind, Literal, LoadMode, Output, SchemaName, Value,
-};
+use arrow_schema::DataType;
+use exercise::{exercise, load};
+use farpool_model::{CompareOp, ErrorKind, Literal, LoadMode, Value};
 use farpool_pipeline::Step;
-
-/// Performs a verb on the table `name`. Returns an error if the node refuses it or finds no such table.
-pub(crate) fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
-    match verb {
-        Verb::Describe => {
-            let listed = caller.tables()?.iter().any(|table| table.name == *name);
-            let described = caller.table(name, None);
-            assert_eq!(listed, described.is_ok());
-            described.map(drop)
-        }
-        Verb::Statistics => {
-            let known = caller.known_statistics(name, &[0]).map(drop);
-            assert_eq!(known.is_ok(), caller.statistics(name).is_ok());
-            known
-        }
-        Verb::Prepare => {
-            let (version, table) = caller.source(name)?;
-            caller.prepare(&count(name), version, table).map(drop)
-        }
-        Verb::Execute => {
-            let (version, table) = caller.source(name)?;
-            let program = caller.prepare(&count(name), version, table)?;
-            let run = caller.start(&program, None, Shape::Batches)?;
-            while !matches!(run.step(&SystemClock::new())?, farpool_pipeline::Step::Done) {}
-            assert_eq!(run.receipt().rows_scanned + run.receipt().rows_skipped, 3);
-            Ok(())
-        }
-        Verb::Load => load(caller, name, LoadMode::Append),
-        Verb::LoadOutcome => caller.load_outcome(LoadId(1), |_, _| {}),
-        Verb::Alter => {
-            let field = Arc::new(Field::new("note", DataType::Utf8View, true));
-            caller.alter_table(name, &[TableChange::AddColumn(field)]).map(drop)
-        }
-        Verb::Change => {
-            let (version, table) = caller.source(name)?;
-            let program = Program::scan(name.clone(), &table.schema, &[0]);
-            let program = caller.prepare(&program, version, table)?;
-            let run = caller.start_change(&program)?;
-            while !matches!(run.step(&SystemClock::new())?, farpool_pipeline::Step::Done) {}
-            caller.publish_change(&program, &run, 3, None).map(drop)
-        }
-        Verb::Drop => caller.drop_table(name)?.wait(),
-        Verb::CreateView => {
-            let view = View::new(TableName::new("v").unwrap(), "select 1").unwrap();
-            caller.create_view(view.clone(), true)?.wait()?;
-            let kept = caller.relation(view.name(), None);
-            assert_eq!(kept, Ok(Some(Relation::View(view))));
-            // A view cannot have the name of a table of the same tenant; tables of other tenants do not matter.
-            let taken = caller.create_view(View::new(name.clone(), "select 1").unwrap(), true);
-            assert_eq!(taken.is_err(), caller.table(name, None).is_ok());
-            caller.table(name, None).map(drop)
-        }
-        Verb::DropView => match caller.drop_view(name, None) {
-            Err(error) if error.message.contains("is a table") => Ok(()),
-            outcome => outcome?.wait(),
-        },
-        Verb::ChangeSchemas => {
-            let schema = SchemaName::new("s").unwrap();
-            caller.create_schema(&schema)?.wait()?;
-            assert_eq!(caller.create_schema(&schema).unwrap_err().kind, ErrorKind::Exists);
-            caller.drop_schema(&schema, false)?.wait()?;
-            // Returns an error if `name` is a table of another tenant, as the other verbs do.
-            caller.table(name, None).map(drop)
-        }
-        Verb::Status => caller.status().map(|status| {
-            let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
-            assert!(caller.right() == Right::Admin || !others, "others' state is shown to {caller:?}");
-        }),
-        Verb::DescribeOfAll => {
-            let tables = caller.list(Some(&tenant("bob")))?.tables;
-            assert!(tables.iter().any(|table| table.name.as_str() == "others"));
-            Ok(())
-        }
-        Verb::DropOfAll => {
-            let spare = TableName::new("spare").unwrap();
-            load(&caller.node.owner(tenant("bob")), &spare, LoadMode::Create)?;
-            let dropped = caller.drop_table_of(&tenant("bob"), &spare);
-            // Drops the table for the next caller. This succeeds only if the call before was refused and has left the
-            // table.
-            let left = caller.node.owner(tenant("bob")).drop_table(&spare);
-            assert_eq!(left.is_ok(), dropped.is_err());
-            dropped?.wait()
-        }
-        Verb::Queries => caller.queries().map(drop),
-        Verb::CancelQuery => match caller.cancel_query(1) {
-            // A caller without a connection has no queries to cancel, so `NotFound` means that the right sufficed.
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-            outcome => outcome,
-        },
-        Verb::Backup => {
-            let (sender, receiver) = std::sync::mpsc::channel();
-            caller.begin_backup(move |begun| sender.send(begun.map(drop)).unwrap())?;
-            match receiver.recv().unwrap() {
-                // The nodes of these tests have no data directory, so this error means that the right sufficed.
-                Err(error) if error.message.contains("no data directory") => Ok(()),
-                outcome => outcome,
-            }
-        }
-        Verb::ReadKeys => caller.keys().map(drop),
-        Verb::WriteKeys => {
-            assert_eq!(caller.may_write_keys(), caller.check(verb).is_ok());
-            caller.check(verb)
-        }
-        Verb::QueriesOfAll | Verb::CancelQueryOfAll => verb.check(caller.right()),
-        Verb::StatusOfAll => {
-            verb.check(caller.right())?;
-            let status = caller.status()?;
-            assert!(["ann", "bob"].iter().all(|name| status.tenants.iter().any(|t| t.tenant == *name)));
-            Ok(())
-        }
-    }
-}
-
-fn count(name: &TableName) -> Program {
-    let count = Aggregate {
-        name: "n".into(),
-        function: AggregateFunction::Count,
-        arguments: Vec::new(),
-        filter: None,
-        data_type: DataType::Int64,
-    };
-    let output = Output::Aggregate { keys: Vec::new(), aggregates: vec![count] };
-    Program { table: name.clone(), version: None, filter: None, output, order: Vec::new(), limit: None }
-}
-
-pub(crate) fn load(caller: &Caller, name: &TableName, mode: LoadMode) -> Result<()> {
-    let rows: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
-    let rows = RecordBatch::try_from_iter([("a", rows)]).unwrap();
-    let mut load = caller.begin_load(name, &rows.schema(), mode.into(), None)?;
-    load.push(&rows)?;
-    load.commit().map(drop)
-}
 
 fn tenant(name: &str) -> TenantName {
     TenantName::new(name).unwrap()
@@ -150,40 +19,6 @@ fn tenant(name: &str) -> TenantName {
 
 fn node() -> Arc<Node> {
     Node::start(NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() }).unwrap()
-}
-
-#[test]
-fn every_verb_takes_its_right_and_reaches_the_callers_own_tables_only() {
-    let (own, others) = (TableName::new("own").unwrap(), TableName::new("others").unwrap());
-    for (verb, least, reach) in VERBS {
-        for right in Right::ALL {
-            let node = node();
-            load(&node.owner(tenant("ann")), &own, LoadMode::Create).unwrap();
-            load(&node.owner(tenant("bob")), &others, LoadMode::Create).unwrap();
-            let caller = Caller::new(node.clone(), tenant("ann"), right);
-            let done = exercise(verb, &caller, &own);
-            match right >= least {
-                true => assert_eq!(done, Ok(()), "{verb:?} with {right:?}"),
-                false => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{verb:?} with {right:?}"),
-            }
-            // With any right, verbs that name a table do not find another tenant's table, and this table must still
-            // exist afterwards.
-            let names_a_table = !matches!(
-                verb,
-                Verb::Status
-                    | Verb::Queries
-                    | Verb::CancelQuery
-                    | Verb::LoadOutcome
-                    | Verb::ReadKeys
-                    | Verb::WriteKeys
-            );
-            if reach == Reach::Own && names_a_table && right >= least {
-                let kind = exercise(verb, &caller, &others).unwrap_err().kind;
-                assert_eq!(kind, ErrorKind::NotFound, "{verb:?}");
-            }
-            assert_eq!(node.owner(tenant("bob")).tables().unwrap().len(), 1, "{verb:?}");
-        }
-    }
 }
 
 #[test]

@@ -34,9 +34,19 @@ enum RequestOutcome {
 }
 
 impl RequestOutcome {
+    /// Returns the outcome of a request whose only answer is `response`.
+    fn answer(response: &Response) -> Result<Self> {
+        response.encode().map(RequestOutcome::Answer)
+    }
+
     /// Returns the outcome of a change whose answer, to be sent when the change is durable, is `response`.
     fn committed(made: Commit<()>, response: Response) -> Self {
         RequestOutcome::Commit(Box::new(made.map(|()| response)))
+    }
+
+    /// Returns the outcome of a change whose answer, of the kind `done`, says only that it has been made.
+    fn done(made: Commit<()>, done: FrameKind) -> Self {
+        RequestOutcome::committed(made, Response::Done(done))
     }
 }
 
@@ -94,12 +104,97 @@ impl QueuedRequest {
         if self.message.kind == FrameKind::Sealed {
             self.message = unwrap(caller, &self.connection, &self.message)?;
         }
-        let outcome =
-            carry_out(caller, &self.connection, &self.message, &self.cancel_signal, &mut self.memory);
+        let request = Request::decode(&self.message, None);
+        let outcome = request.and_then(|request| self.carry_out_program_request(caller, request));
         match self.memory.wait_wanted() {
             Some(lacked) => Ok(RequestOutcome::Waits(Box::new(self), lacked)),
             None => outcome,
         }
+    }
+
+    /// Carries out a request about programs, or passes it on if it is about something else.
+    fn carry_out_program_request(&mut self, caller: &Caller, request: Request) -> Result<RequestOutcome> {
+        let (connection, stream) = (self.connection.clone(), self.message.stream);
+        match request {
+            Request::Prepare { plan, schema } => {
+                let program = prepare(caller, &connection, &plan, schema, &self.memory)?;
+                let answers = answers(&program).encode()?;
+                let held = self.memory.keep(plan.len() + program.bytes())?;
+                let bound = connection.sealer(stream).map(|sealer| sealer.bind(&answers));
+                keep(&connection, stream, program, held, bound);
+                Ok(RequestOutcome::Answer(answers))
+            }
+            Request::Execute { plan, schema, results } => {
+                let program = prepare(caller, &connection, &plan, schema, &self.memory)?;
+                let run = caller.start(&program, None, shape(results))?;
+                self.begin_run(caller, run, answers(&program), results)
+            }
+            Request::ExecutePrepared { handle, conditions, results } => {
+                let kept = kept(&connection, stream, handle)?;
+                let read = |plan: Vec<u8>| read_conditions(&kept, &plan, &self.memory);
+                let conditions = conditions.map(read).transpose()?.flatten();
+                let run = caller.start(&kept, conditions.as_ref(), shape(results))?;
+                self.begin_run(caller, run, Response::Unchanged, results)
+            }
+            Request::Outlines { handle, columns, first, known } => {
+                let program = kept(&connection, stream, handle)?;
+                let outlines = caller.outlines(&program, &positions(&columns), first as usize, known)?;
+                RequestOutcome::answer(&Response::Outlines(outlines))
+            }
+            Request::Fetch { handle, columns, row_groups } => {
+                let program = kept(&connection, stream, handle)?;
+                let run = caller.start_fetching(&program, &positions(&columns), positions(&row_groups))?;
+                self.begin_run(caller, run, Response::Unchanged, ResultForm::Packed)
+            }
+            Request::ChangeRows { handle, rows, id } => {
+                let program = kept(&connection, stream, handle)?;
+                let change = ChangeRequest { connection, stream, program, rows };
+                change.begin(caller, id, &self.cancel_signal, &mut self.memory)?;
+                Ok(RequestOutcome::Started)
+            }
+            other => self.carry_out_node_request(caller, other),
+        }
+    }
+
+    /// Starts a program whose rows are sent in the form `results`, after the message `answer`.
+    fn begin_run(
+        &mut self,
+        caller: &Caller,
+        run: Arc<Run>,
+        answer: Response,
+        results: ResultForm,
+    ) -> Result<RequestOutcome> {
+        let (connection, stream) = (self.connection.clone(), self.message.stream);
+        let wanted = RequestedResult::Rows { answer, results };
+        let held = self.memory.keep(run.need()?.program)?;
+        let start = ProgramStart { connection, stream, run, wanted };
+        start.begin(caller, &self.cancel_signal, &mut self.memory, held)?;
+        Ok(RequestOutcome::Started)
+    }
+
+    /// Carries out a request about loads, the node or its files, or passes it on if it is about something else.
+    fn carry_out_node_request(&self, caller: &Caller, request: Request) -> Result<RequestOutcome> {
+        let (connection, stream) = (&self.connection, self.message.stream);
+        match request {
+            Request::Status => return RequestOutcome::answer(&Response::Status(caller.status()?)),
+            Request::Queries => return RequestOutcome::answer(&Response::Queries(caller.queries()?)),
+            Request::CancelQuery { id } => {
+                caller.cancel_query(id)?;
+                return RequestOutcome::answer(&Response::Done(FrameKind::QueryCancelled));
+            }
+            Request::LoadOutcome { id } => {
+                let connection = connection.clone();
+                caller.load_outcome(id, move |outcome, forgotten| {
+                    connection.answer(stream, &Response::LoadEnded { outcome, forgotten });
+                })?;
+            }
+            Request::Backup => backups::begin(caller, connection, stream)?,
+            Request::BackupRead { file, offset, bytes } => {
+                backups::read(caller, connection, stream, (file, offset, bytes as usize))?;
+            }
+            other => return carry_out_table_request(caller, other),
+        }
+        Ok(RequestOutcome::Started)
     }
 
     /// Waits in a task of its own until the memory that `lacked` says is available, then submits the request again,
@@ -137,52 +232,12 @@ fn unwrap(caller: &Caller, connection: &Connection, message: &Message) -> Result
     Ok(sealed.request)
 }
 
-fn carry_out(
-    caller: &Caller,
-    connection: &Arc<Connection>,
-    message: &Message,
-    cancel_signal: &RequestCancel,
-    memory: &mut PlanMemory,
-) -> Result<RequestOutcome> {
-    let begin = |run: Arc<Run>, answer, results, memory: &mut PlanMemory| {
-        let (connection, stream) = (connection.clone(), message.stream);
-        let wanted = RequestedResult::Rows { answer, results };
-        let held = memory.keep(run.need()?.program)?;
-        ProgramStart { connection, stream, run, wanted }.begin(caller, cancel_signal, memory, held)
-    };
-    let response = match Request::decode(message, None)? {
-        Request::Prepare { plan, schema } => {
-            let program = prepare(caller, connection, &plan, schema, memory)?;
-            let answers = answers(&program).encode()?;
-            let held = memory.keep(plan.len() + program.bytes())?;
-            let bound = connection.sealer(message.stream).map(|sealer| sealer.bind(&answers));
-            keep(connection, message.stream, program, held, bound);
-            return Ok(RequestOutcome::Answer(answers));
-        }
-        Request::Execute { plan, schema, results } => {
-            let program = prepare(caller, connection, &plan, schema, memory)?;
-            let run = caller.start(&program, None, shape(results))?;
-            begin(run, answers(&program), results, memory)?;
-            return Ok(RequestOutcome::Started);
-        }
-        Request::ExecutePrepared { handle, conditions, results } => {
-            let kept = kept(connection, message.stream, handle)?;
-            let conditions =
-                conditions.map(|plan| read_conditions(&kept, &plan, memory)).transpose()?.flatten();
-            let run = caller.start(&kept, conditions.as_ref(), shape(results))?;
-            begin(run, Response::Unchanged, results, memory)?;
-            return Ok(RequestOutcome::Started);
-        }
-        Request::Outlines { handle, columns, first, known } => {
-            let program = kept(connection, message.stream, handle)?;
-            Response::Outlines(caller.outlines(&program, &positions(&columns), first as usize, known)?)
-        }
-        Request::Fetch { handle, columns, row_groups } => {
-            let program = kept(connection, message.stream, handle)?;
-            let run = caller.start_fetching(&program, &positions(&columns), positions(&row_groups))?;
-            begin(run, Response::Unchanged, ResultForm::Packed, memory)?;
-            return Ok(RequestOutcome::Started);
-        }
+/// Carries out a request about tables, views or schemas.
+///
+/// # Errors
+/// `Invalid` for a message that is no request of its own; errors of the request.
+fn carry_out_table_request(caller: &Caller, request: Request) -> Result<RequestOutcome> {
+    Ok(match request {
         Request::Tables { tenant, with_schemas } => {
             let mut listing = caller.list(tenant.as_ref())?;
             if !with_schemas {
@@ -190,84 +245,65 @@ fn carry_out(
                 listing.views.retain(TableName::is_public);
                 listing.schemas.clear();
             }
-            Response::Tables(listing)
+            RequestOutcome::answer(&Response::Tables(listing))?
         }
         Request::Table { name, known, or_view: false } => {
-            caller.table(&name, known)?.map_or(Response::Unchanged, Response::Table)
+            let table = caller.table(&name, known)?;
+            RequestOutcome::answer(&table.map_or(Response::Unchanged, Response::Table))?
         }
-        Request::Table { name, known, or_view: true } => match caller.relation(&name, known)? {
-            None => Response::Unchanged,
-            Some(Relation::Table(table)) => Response::Table(table),
-            Some(Relation::View(view)) => Response::View(view),
-        },
-        Request::CreateView { view, replace } => {
-            let made = caller.create_view(view.clone(), replace)?;
-            return Ok(RequestOutcome::committed(made, Response::View(view)));
-        }
-        Request::DropView { view, tenant } => {
-            let made = caller.drop_view(&view, tenant.as_ref())?;
-            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
-        }
-        Request::CreateSchema { schema } => {
-            let made = caller.create_schema(&schema)?;
-            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::SchemaCreated)));
-        }
-        Request::DropSchema { schema, cascade } => {
-            let made = caller.drop_schema(&schema, cascade)?;
-            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
+        Request::Table { name, known, or_view: true } => {
+            RequestOutcome::answer(&match caller.relation(&name, known)? {
+                None => Response::Unchanged,
+                Some(Relation::Table(table)) => Response::Table(table),
+                Some(Relation::View(view)) => Response::View(view),
+            })?
         }
         Request::Statistics { table, columns: None } => {
             let statistics = caller.await_statistics(&table)?;
             if !statistics.profile().is_settled() {
                 return Ok(RequestOutcome::Statistics(Box::new(statistics)));
             }
-            Response::Statistics(Box::new(statistics.get()?))
+            RequestOutcome::answer(&Response::Statistics(Box::new(statistics.get()?)))?
         }
         Request::Statistics { table, columns: Some(columns) } => {
-            Response::Statistics(Box::new(caller.known_statistics(&table, &positions(&columns))?))
+            let known = caller.known_statistics(&table, &positions(&columns))?;
+            RequestOutcome::answer(&Response::Statistics(Box::new(known)))?
+        }
+        other => return carry_out_catalog_change(caller, other),
+    })
+}
+
+/// Carries out a change of tables, views or schemas other than a load or a change of rows.
+///
+/// # Errors
+/// `Invalid` for a message that is no request of its own; errors of the request.
+fn carry_out_catalog_change(caller: &Caller, request: Request) -> Result<RequestOutcome> {
+    Ok(match request {
+        Request::CreateView { view, replace } => {
+            let made = caller.create_view(view.clone(), replace)?;
+            RequestOutcome::committed(made, Response::View(view))
+        }
+        Request::DropView { view, tenant } => {
+            RequestOutcome::done(caller.drop_view(&view, tenant.as_ref())?, FrameKind::Dropped)
+        }
+        Request::CreateSchema { schema } => {
+            RequestOutcome::done(caller.create_schema(&schema)?, FrameKind::SchemaCreated)
+        }
+        Request::DropSchema { schema, cascade } => {
+            RequestOutcome::done(caller.drop_schema(&schema, cascade)?, FrameKind::Dropped)
         }
         Request::AlterTable { table, changes } => {
             let made = caller.alter_table(&table, &changes)?;
-            return Ok(RequestOutcome::Commit(Box::new(made.map(Response::Table))));
+            RequestOutcome::Commit(Box::new(made.map(Response::Table)))
         }
-        Request::ChangeRows { handle, rows, id } => {
-            let program = kept(connection, message.stream, handle)?;
-            let change =
-                ChangeRequest { connection: connection.clone(), stream: message.stream, program, rows };
-            change.begin(caller, id, cancel_signal, memory)?;
-            return Ok(RequestOutcome::Started);
+        Request::Drop { table, tenant: None } => {
+            RequestOutcome::done(caller.drop_table(&table)?, FrameKind::Dropped)
         }
-        Request::Drop { table, tenant } => {
-            let made = match tenant {
-                None => caller.drop_table(&table)?,
-                Some(tenant) => caller.drop_table_of(&tenant, &table)?,
-            };
-            return Ok(RequestOutcome::committed(made, Response::Done(FrameKind::Dropped)));
-        }
-        Request::LoadOutcome { id } => {
-            let (connection, stream) = (connection.clone(), message.stream);
-            caller.load_outcome(id, move |outcome, forgotten| {
-                connection.answer(stream, &Response::LoadEnded { outcome, forgotten });
-            })?;
-            return Ok(RequestOutcome::Started);
-        }
-        Request::Backup => {
-            backups::begin(caller, connection, message.stream)?;
-            return Ok(RequestOutcome::Started);
-        }
-        Request::BackupRead { file, offset, bytes } => {
-            backups::read(caller, connection, message.stream, (file, offset, bytes as usize))?;
-            return Ok(RequestOutcome::Started);
-        }
-        Request::Status => Response::Status(caller.status()?),
-        Request::Queries => Response::Queries(caller.queries()?),
-        Request::CancelQuery { id } => {
-            caller.cancel_query(id)?;
-            Response::Done(FrameKind::QueryCancelled)
+        Request::Drop { table, tenant: Some(tenant) } => {
+            RequestOutcome::done(caller.drop_table_of(&tenant, &table)?, FrameKind::Dropped)
         }
         other => return Err(Error::invalid(format!("{} does not belong here", other.kind().name()))),
-    };
-    response.encode().map(RequestOutcome::Answer)
+    })
 }
 
 /// Computes the statistics of a table and sends them. Encoding them is a job of its own, because they may be long.

@@ -1,8 +1,17 @@
 //! Bodies of messages, as protocol buffers, about programs: plans, answers, receipts (execution statistics), and column
 //! chunks that clients cache.
 
+use super::check_count;
+use crate::request::{body, read};
+use crate::{Response, batch, substrait};
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
+use farpool_model::{
+    self as model, Compression, Encoding, Error, Expr, Program, Result, SchemaFingerprint, TableName,
+    Version, limits,
+};
 use prost::{Enumeration, Message};
+use std::sync::Arc;
 
 /// The fields of a [`PlanRequest`] that name a prepared program; decoded alone to find the program.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -167,4 +176,172 @@ pub struct Receipt {
     pub rows_known: u64,
     #[prost(uint64, tag = "18")]
     pub bytes_again: u64,
+}
+
+fn check_plan(plan: &[u8]) -> Result<()> {
+    if plan.len() > limits::PLAN_BYTES_MAX {
+        return Err(Error::over_limit(format!(
+            "a plan may have {} bytes, this one has {}",
+            limits::PLAN_BYTES_MAX,
+            plan.len()
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn write_plan(
+    plan: &[u8],
+    results: model::ResultForm,
+    handle: Option<u32>,
+    schema: Option<SchemaFingerprint>,
+) -> Result<Bytes> {
+    check_plan(plan)?;
+    let results = match results {
+        model::ResultForm::Plain => ResultForm::Plain,
+        model::ResultForm::Packed => ResultForm::Packed,
+        model::ResultForm::Auto => ResultForm::Auto,
+        model::ResultForm::Compressed(Compression::Lz4) => ResultForm::Lz4,
+        model::ResultForm::Compressed(Compression::Zstd) => ResultForm::Zstd,
+    };
+    Ok(body(&PlanRequest {
+        plan: plan.to_vec(),
+        results: results.into(),
+        handle,
+        schema_fingerprint: schema.map(|fingerprint| fingerprint.0),
+    }))
+}
+
+pub(crate) fn read_plan(body: &Bytes) -> Result<(PlanRequest, model::ResultForm)> {
+    let request: PlanRequest = read(body)?;
+    check_plan(&request.plan)?;
+    // A result form of a later version is treated as Arrow batches, which every client understands.
+    let results = match request.results() {
+        ResultForm::Plain => model::ResultForm::Plain,
+        ResultForm::Packed => model::ResultForm::Packed,
+        ResultForm::Auto => model::ResultForm::Auto,
+        ResultForm::Lz4 => model::ResultForm::Compressed(Compression::Lz4),
+        ResultForm::Zstd => model::ResultForm::Compressed(Compression::Zstd),
+    };
+    Ok((request, results))
+}
+
+pub(crate) fn write_prepared(prepared: &model::Prepared, table_schema: &SchemaRef) -> Result<Prepared> {
+    Ok(Prepared {
+        version: prepared.version.0,
+        answers: prepared.answers.iter().map(|answer| body(&write_answer(answer))).collect(),
+        effective: substrait::encode_program(&without_sets(&prepared.effective), table_schema)?,
+        schema: batch::encode_schema(&prepared.schema)?.to_vec(),
+        table_schema: batch::encode_schema(table_schema)?.to_vec(),
+    })
+}
+
+/// Returns the program without the sets of keys in its filter, which are large and which the client that sent them has.
+fn without_sets(program: &Program) -> Program {
+    fn without(expr: &Expr) -> Expr {
+        match expr {
+            Expr::And(parts) => Expr::And(parts.iter().map(without).collect()),
+            Expr::Or(parts) => Expr::Or(parts.iter().map(without).collect()),
+            Expr::InSet(value, set) => Expr::opaque(set.to_string(), vec![(**value).clone()]),
+            Expr::InFilter(values, filter) => Expr::opaque(filter.to_string(), values.clone()),
+            other => other.clone(),
+        }
+    }
+    Program { filter: program.filter.as_ref().map(without), ..program.clone() }
+}
+
+pub(crate) fn read_prepared(prepared: Prepared) -> Result<Response> {
+    let table_schema = batch::decode_schema(&prepared.table_schema)?;
+    let schema_of = |_: &TableName| Ok(Arc::clone(&table_schema));
+    let effective = substrait::decode_program(&prepared.effective, &schema_of)?;
+    let prepared = model::Prepared {
+        version: Version(prepared.version),
+        answers: read_answers(&prepared.answers)?,
+        effective,
+        schema: batch::decode_schema(&prepared.schema)?,
+    };
+    Ok(Response::Prepared { prepared, table_schema })
+}
+
+fn write_answer(answer: &model::OperatorAnswer) -> OperatorAnswer {
+    let number = match answer.answer {
+        model::Answer::Exact => Answer::Exact,
+        model::Answer::Superset => Answer::Superset,
+        model::Answer::Refused => Answer::Refused,
+    };
+    OperatorAnswer {
+        name: answer.operator.name().to_string(),
+        detail: answer.detail.clone(),
+        answer: number.into(),
+        reason: answer.reason.clone(),
+    }
+}
+
+fn read_answers(answers: &[Bytes]) -> Result<Vec<model::OperatorAnswer>> {
+    check_count("answers of a program", answers.len(), limits::ANSWERS_MAX)?;
+    answers.iter().map(|answer| read_answer(read(answer)?)).collect()
+}
+
+fn read_answer(answer: OperatorAnswer) -> Result<model::OperatorAnswer> {
+    let kind = match answer.answer() {
+        Answer::Exact => model::Answer::Exact,
+        Answer::Superset => model::Answer::Superset,
+        Answer::Refused => model::Answer::Refused,
+        // An unknown answer must not be guessed: if a filter were taken for exact, the client would not apply it again,
+        // and the result could be wrong.
+        Answer::Unspecified => {
+            return Err(Error::corrupt(format!("answer {} does not exist", answer.answer)));
+        }
+    };
+    let operator = answer.name.parse()?;
+    Ok(model::OperatorAnswer { operator, detail: answer.detail, answer: kind, reason: answer.reason })
+}
+
+pub(crate) fn write_receipt(receipt: &model::Receipt) -> Receipt {
+    Receipt {
+        rows_scanned: receipt.rows_scanned,
+        rows_skipped: receipt.rows_skipped,
+        rows_returned: receipt.rows_returned,
+        rows_bypassed: receipt.rows_bypassed,
+        bytes_scanned: receipt.bytes_scanned,
+        bytes_skipped: receipt.bytes_skipped,
+        bytes_from_disk: receipt.bytes_from_disk,
+        bytes_again: receipt.bytes_again,
+        bytes_from_cache: receipt.bytes_from_cache,
+        bytes_shared: receipt.bytes_shared,
+        rows_known: receipt.rows_known,
+        bytes_on_wire: receipt.bytes_on_wire,
+        cpu_ns: receipt.cpu_ns,
+        elapsed_ns: receipt.elapsed_ns,
+        waited_ns: receipt.waited_ns,
+        operators: receipt.operators.iter().map(|answer| body(&write_answer(answer))).collect(),
+        bytes_plain: receipt.bytes_plain,
+        encoding: Encoding::ALL.iter().position(|e| *e == receipt.encoding).map_or(0, |place| place as u32),
+    }
+}
+
+pub(crate) fn read_receipt(receipt: Receipt) -> Result<model::Receipt> {
+    Ok(model::Receipt {
+        rows_scanned: receipt.rows_scanned,
+        rows_skipped: receipt.rows_skipped,
+        rows_returned: receipt.rows_returned,
+        rows_bypassed: receipt.rows_bypassed,
+        bytes_scanned: receipt.bytes_scanned,
+        bytes_skipped: receipt.bytes_skipped,
+        bytes_from_disk: receipt.bytes_from_disk,
+        bytes_again: receipt.bytes_again,
+        bytes_from_cache: receipt.bytes_from_cache,
+        bytes_shared: receipt.bytes_shared,
+        rows_known: receipt.rows_known,
+        bytes_on_wire: receipt.bytes_on_wire,
+        cpu_ns: receipt.cpu_ns,
+        elapsed_ns: receipt.elapsed_ns,
+        waited_ns: receipt.waited_ns,
+        operators: read_answers(&receipt.operators)?,
+        bytes_plain: receipt.bytes_plain,
+        encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
+        // Only the client that opened the connection knows whether it is encrypted.
+        encrypted: false,
+        // Not on the wire: a client that caches results sets it.
+        bytes_saved: 0,
+    })
 }

@@ -1,7 +1,13 @@
-//! Bodies of messages, as protocol buffers, about tables and their statistics, views and schemas.
+//! Message bodies about tables, views and schemas, and their statistics.
+//!
+//! Invariant: the name and the text of a decoded view are within the limits. The text is not parsed here.
 
 use super::Tier;
+use crate::request::{body, read};
+use crate::{Request, batch};
+use arrow_schema::{FieldRef, Schema};
 use bytes::Bytes;
+use farpool_model::{self as model, Error, Result, SchemaName, TableName, TenantName, View, limits};
 use prost::{Message, Oneof};
 
 /// Body of the messages `Table`, `Drop` and `DropView`.
@@ -237,4 +243,132 @@ pub struct TableStatistics {
     pub columns: Vec<Bytes>,
     #[prost(bytes = "bytes", optional, tag = "3")]
     pub moments: Option<Bytes>,
+}
+
+pub(crate) fn write_drop(name: &TableName, tenant: Option<TenantName>) -> Bytes {
+    let (name, tenant) = (name.encoded(), tenant.map(String::from));
+    body(&TableRequest { name, tenant, ..Default::default() })
+}
+
+pub(crate) fn read_tenant(tenant: Option<String>) -> Result<Option<TenantName>> {
+    tenant.map(TenantName::new).transpose()
+}
+
+/// Encodes a `Statistics` request. Refuses an empty list of columns, because the node would read it as all columns.
+pub(crate) fn write_statistics_request(table: &TableName, columns: Option<&[u32]>) -> Result<Bytes> {
+    if columns.is_some_and(<[u32]>::is_empty) {
+        return Err(Error::invalid("statistics of no column"));
+    }
+    let columns = columns.unwrap_or_default();
+    check_columns(columns)?;
+    Ok(body(&StatisticsRequest { name: table.encoded(), columns: columns.to_vec() }))
+}
+
+pub(crate) fn read_statistics_request(body: &Bytes) -> Result<Request> {
+    let StatisticsRequest { name, columns } = read(body)?;
+    check_columns(&columns)?;
+    let columns = Some(columns).filter(|columns| !columns.is_empty());
+    Ok(Request::Statistics { table: TableName::decode(name)?, columns })
+}
+
+fn check_columns(columns: &[u32]) -> Result<()> {
+    if columns.last().is_some_and(|last| *last as usize >= limits::COLUMNS_MAX) {
+        let most = limits::COLUMNS_MAX;
+        return Err(Error::over_limit(format!("a table has up to {most} columns")));
+    }
+    match columns.is_sorted_by(|one, next| one < next) {
+        true => Ok(()),
+        false => Err(Error::invalid("the columns of statistics are not in ascending order")),
+    }
+}
+
+/// Encodes the body of a `CreateView`.
+pub(crate) fn write_create_view(view: &View, replace: bool) -> Bytes {
+    body(&CreateView { name: view.name().encoded(), text: view.text().to_string(), replace })
+}
+
+/// Decodes the body of a `CreateView`: the view, and whether it may replace another one.
+pub(crate) fn read_create_view(bytes: &Bytes) -> Result<(View, bool)> {
+    let CreateView { name, text, replace } = read(bytes)?;
+    Ok((View::new(TableName::decode(name)?, text)?, replace))
+}
+
+/// Encodes the body of a `ViewInfo`.
+pub(crate) fn write_view(view: &View) -> Bytes {
+    body(&ViewInfo { name: view.name().encoded(), text: view.text().to_string() })
+}
+
+/// Decodes the body of a `ViewInfo`.
+pub(crate) fn read_view(bytes: &Bytes) -> Result<View> {
+    let ViewInfo { name, text } = read(bytes)?;
+    View::new(TableName::decode(name)?, text)
+}
+
+/// Decodes the schemas in a `TableList`.
+pub(crate) fn read_schema_names(names: Vec<String>) -> Result<Vec<SchemaName>> {
+    if names.len() > limits::SCHEMAS_PER_TENANT_MAX {
+        let (count, most) = (names.len(), limits::SCHEMAS_PER_TENANT_MAX);
+        return Err(Error::over_limit(format!("there may be {most} schemas, here are {count}")));
+    }
+    names.into_iter().map(SchemaName::new).collect()
+}
+
+/// Decodes the names of the views in a `TableList`.
+pub(crate) fn read_view_names(names: Vec<String>) -> Result<Vec<TableName>> {
+    if names.len() > limits::VIEWS_PER_TENANT_MAX {
+        let (count, most) = (names.len(), limits::VIEWS_PER_TENANT_MAX);
+        return Err(Error::over_limit(format!("there may be {most} views, here are {count}")));
+    }
+    names.into_iter().map(TableName::decode).collect()
+}
+
+/// Encodes the body of an `AlterTable`.
+pub(crate) fn write_alter(table: &TableName, changes: &[model::TableChange]) -> Result<Bytes> {
+    let write = |change: &model::TableChange| {
+        let kind = match change {
+            model::TableChange::Rename(to) => ChangeKind::Rename(to.encoded()),
+            model::TableChange::RenameColumn { from, to } => {
+                ChangeKind::RenameColumn(RenameColumn { from: from.clone(), to: to.clone() })
+            }
+            model::TableChange::AddColumn(field) => {
+                ChangeKind::AddColumn(batch::encode_schema(&Schema::new(vec![field.clone()]))?.to_vec())
+            }
+            model::TableChange::DropColumn(name) => ChangeKind::DropColumn(name.clone()),
+        };
+        Ok(body(&TableChange { kind: Some(kind) }).to_vec())
+    };
+    let changes = changes.iter().map(write).collect::<Result<_>>()?;
+    Ok(body(&AlterTable { table: table.encoded(), changes }))
+}
+
+/// Decodes the body of an `AlterTable`: the table and its changes.
+pub(crate) fn read_alter(bytes: &Bytes) -> Result<(TableName, Vec<model::TableChange>)> {
+    let AlterTable { table, changes } = read(bytes)?;
+    if changes.is_empty() {
+        return Err(Error::invalid("no change of a table"));
+    }
+    if changes.len() > limits::COLUMNS_MAX {
+        let most = limits::COLUMNS_MAX;
+        return Err(Error::over_limit(format!("a table may be altered in {most} ways at once")));
+    }
+    let read_one = |change: Vec<u8>| {
+        let TableChange { kind } = read(&change.into())?;
+        match kind {
+            Some(ChangeKind::Rename(to)) => Ok(model::TableChange::Rename(TableName::decode(to)?)),
+            Some(ChangeKind::RenameColumn(RenameColumn { from, to })) => {
+                Ok(model::TableChange::RenameColumn { from, to })
+            }
+            Some(ChangeKind::AddColumn(schema)) => read_field(&schema).map(model::TableChange::AddColumn),
+            Some(ChangeKind::DropColumn(name)) => Ok(model::TableChange::DropColumn(name)),
+            None => Err(Error::invalid("a change of a table that this node does not know")),
+        }
+    };
+    Ok((TableName::decode(table)?, changes.into_iter().map(read_one).collect::<Result<_>>()?))
+}
+
+fn read_field(schema: &[u8]) -> Result<FieldRef> {
+    match &batch::decode_schema(schema)?.fields()[..] {
+        [field] => Ok(field.clone()),
+        fields => Err(Error::invalid(format!("{} columns where one is added", fields.len()))),
+    }
 }

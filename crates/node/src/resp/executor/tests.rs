@@ -6,7 +6,7 @@
 use super::*;
 use crate::Caller;
 use crate::access::Access;
-use crate::caller::tests::{exercise, load};
+use crate::caller::tests::exercise::{exercise, load};
 use crate::node::NodeConfig;
 use crate::rights::{Right, VERBS};
 use farpool_kv::{COMMANDS, KeyChange, KeyState, ReadEntry, TimeAndRandom};
