@@ -114,7 +114,8 @@ impl NodeProcess {
         NodeProcess::start_with(threads, &[])
     }
 
-    /// Starts a node that does not profile loaded rows.
+    /// Starts a node that does not compute profiles (statistics of columns) of rows while they are loaded, but only when
+    /// a client asks for one.
     pub fn start_without_taps(threads: usize) -> Result<NodeProcess> {
         NodeProcess::start_with(threads, &["--without-taps"])
     }

@@ -1,5 +1,6 @@
-//! Upper bound of the memory that one execution of a program takes outside the memory pool of the tables: the
-//! program, the working memory of each thread, its groups, and results that wait to be returned.
+//! Upper bound of the memory that one execution of a program (the part of a query over one table that is pushed down)
+//! takes outside the memory pool of the tables: the program itself, the working memory of each thread, the groups of an
+//! aggregation (those of all threads, and the merged ones), and results that wait to be returned.
 //!
 //! The bound is known before the execution begins, so that the memory can be reserved. If groups may be returned
 //! early as partial results, less memory is enough.

@@ -81,7 +81,8 @@ pub fn columns_below(plan: &LogicalPlan) -> Result<DFSchema> {
     Ok(columns)
 }
 
-/// Returns whether the plan has an operation that the rule checks.
+/// Returns whether an expression of this plan node (not of its inputs) has something that the rule may rewrite:
+/// arithmetic or a sign, or a CASE or `coalesce`, whose branches it guards.
 fn computes(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {

@@ -17,11 +17,15 @@ use std::sync::Arc;
 /// a segment would cost more than the record.
 pub(super) const INLINE_BYTES: usize = 1 << 20;
 
-/// Number of bytes at which a segment is finished, but at most one part in `POOL_PART` of the pool. Reason: chunks of
-/// an unfinished segment cannot be evicted.
+/// Number of bytes at which a segment is finished, in a large pool.
 const SEGMENT_BYTES: u64 = 1 << 30;
-const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+
+/// Divisor: a segment is finished at one eighth of the pool's size, if that is less than [`SEGMENT_BYTES`]. Reason: the
+/// chunks of an unfinished segment cannot be evicted, so it must leave most of the pool to other data.
 const POOL_PART: u64 = 8;
+
+/// Number of bytes below which no segment is finished, however small the pool is. Reason: each segment is a file.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
 /// Writes the row groups of a load or another change to segments. Writes nothing while they are small enough to be
 /// stored in a log record.

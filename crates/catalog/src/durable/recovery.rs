@@ -63,8 +63,9 @@ impl Catalog {
         self.open_of(directory, new_node, 0)
     }
 
-    /// Opens a data directory as [`Catalog::open`] does. In a new directory, chunks and segments get ids with this
-    /// origin ([`PartId`]).
+    /// Opens a data directory as [`Catalog::open`] does. In a new directory, the ids of chunks and segments begin with
+    /// `new_origin`, the number of this node among the nodes that get each other's segments, so that no two nodes give
+    /// the same id ([`PartId`]). [`Catalog::open`] passes 0, for a node by itself.
     ///
     /// # Errors
     /// Errors of [`Catalog::open`].

@@ -334,7 +334,9 @@ impl Index {
         }
     }
 
-    /// Empties a slot of a bucket and removes the route of its entry from summaries where no other entry uses it.
+    /// Empties a slot of a bucket. If its entry was away from its home bucket, removes the entry's route from the summary
+    /// of the home bucket, unless another entry uses the route there. The slot does not say which bucket is the home, so
+    /// both buckets that it may be are examined.
     fn vacate(&mut self, bucket: usize, slot: usize) {
         let was = self.table.get(bucket).slot(slot);
         self.table.write_slot(bucket, slot, BucketSlot::EMPTY);
