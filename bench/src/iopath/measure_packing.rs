@@ -215,7 +215,8 @@ impl Packs for Foreign {
     }
 }
 
-/// Returns a buffer of the data for other sides.
+/// Returns `bytes` bytes of the test data called `name`, for measurements in other modules: at least `data_bytes` bytes
+/// are generated, and repeated if that is too few.
 pub fn buffer(name: &str, bytes: usize, data_bytes: usize) -> Result<Vec<u8>> {
     Ok(cycled(&super::data::named(name, data_bytes)?, bytes))
 }

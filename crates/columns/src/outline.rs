@@ -57,7 +57,7 @@ impl Outline {
     /// Decodes the output of [`Outline::write`].
     ///
     /// # Errors
-    /// `Corrupt` for any other bytes.
+    /// `Corrupt` for bytes that are not an outline.
     pub fn read(bytes: &[u8]) -> Result<(Outline, ZoneMap)> {
         let reader = &mut Reader::new(bytes);
         let HeadPrefix { data_type, rows, zone, bytes_plain } = read_head_prefix(reader)?;

@@ -153,7 +153,7 @@ impl Chunk {
     /// Creates a handle without values from the output of [`Chunk::to_outline`].
     ///
     /// # Errors
-    /// `Corrupt` for any other bytes.
+    /// `Corrupt` for bytes that are not an outline.
     pub fn outlined(outline: &[u8], source: &Arc<dyn ValueSource>) -> Result<Chunk> {
         let (outline, zone) = Outline::read(outline)?;
         Ok(Chunk::of_outline(outline, zone, source.clone()))

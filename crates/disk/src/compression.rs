@@ -43,8 +43,8 @@ impl CompressionPolicy {
 }
 
 /// Decompression rates in output bytes a second on one thread, for blocks of tables that are still compressible after
-/// their encodings (`docs/decisions/2026-11-25-compression-on-disk.md`). DEFLATE is missing because Zstandard
-/// compresses better and decompresses faster.
+/// their encodings (`docs/decisions/2026-11-25-compression-on-disk.md`). The codec that compresses best comes
+/// first. DEFLATE is missing because Zstandard compresses better and decompresses faster.
 const DECOMPRESSED: [(Codec, f64); 2] = [(Codec::Zstd, 1.1e9), (Codec::Lz4, 2.4e9)];
 
 /// Minimum share of the read time that compression must save. It is a margin, because the rates are estimates.
@@ -104,8 +104,9 @@ fn cheapest(read_rate: f64, share: &mut dyn FnMut(Codec) -> f64) -> Option<Codec
         if time < best.map_or(plain, |(time, _)| time) {
             best = Some((time, codec));
         }
-        // No later codec compresses better, so that the loop can stop. Most parts are incompressible, and one sample
-        // shows it.
+        // The codec that compresses best comes first, so a later one saves no more bytes. If not even the fastest
+        // decompression would make this share of the bytes worth it, no later codec can win. Parts that are
+        // incompressible, as most are, therefore cost the trial of one codec only.
         let fastest = DECOMPRESSED[place..].iter().map(|(_, rate)| 1.0 / rate).fold(f64::INFINITY, f64::min);
         if share / read_rate + fastest >= plain {
             break;

@@ -87,7 +87,8 @@ impl TableProvider for FileScan {
     }
 }
 
-/// The rows of one scan of the files in a plan.
+/// One scan of the files, as the only partition of a DataFusion execution plan. The files are read when the partition
+/// is executed.
 struct Rows {
     opened: Arc<Opened>,
     columns: Vec<usize>,

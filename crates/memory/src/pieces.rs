@@ -40,8 +40,9 @@ impl FreePieces {
             let middle = start.next_multiple_of(alignment);
             (middle + bytes <= start + length).then_some((*start..start + length, middle))
         };
-        // A few of the ranges that are only just long enough are tried, because many may not contain an aligned start
-        // with enough bytes after it.
+        // A range of `bytes` or a little more may have no aligned start with enough bytes after it, and there may be many
+        // such ranges. To bound the time, only the shortest few are tried; after them the shortest range with
+        // `alignment` bytes to spare, which always fits.
         let mut tight = self.by_length.range((bytes, 0)..).take(TIGHT_TRIED);
         let wide = || self.by_length.range((bytes + alignment, 0)..).next();
         let (free, start) = tight.find_map(fits).or_else(|| wide().and_then(fits))?;

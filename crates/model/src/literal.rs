@@ -176,7 +176,7 @@ impl fmt::Display for Literal {
     }
 }
 
-/// Writes `text` as a quoted SQL string, piece by piece.
+/// Writes `text` as an SQL string in single quotes, with every `'` in it doubled.
 pub(crate) fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("'")?;
     for (place, piece) in text.split('\'').enumerate() {

@@ -58,8 +58,8 @@ pub(crate) trait Delivery: Send + Sync {
     fn progress(&self) -> Option<(u64, bool)>;
 }
 
-/// The entry of a program in the list of running programs, held by the code that executes the program; dropping this
-/// removes the program from the list.
+/// A guard that keeps the entry of a program ([`Query`]) in the list of running programs. The code that executes the
+/// program holds it; dropping it removes the entry.
 pub(crate) struct ListedQuery {
     queries: Arc<Queries>,
     id: u64,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// A session's host (owner) for tests that has only one command about the connection.
+/// A host (owner of a session) for tests. Of the commands that a host executes it knows only one.
 struct Alone {
     may_write: bool,
 }

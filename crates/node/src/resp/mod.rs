@@ -45,7 +45,7 @@ const TIDY_STEPS: usize = 64;
 /// Reply to a connection that is refused because there are too many; as in Redis.
 const REFUSED: &str = "-ERR max number of clients reached\r\n";
 
-/// Maximum time that a refused connection stays open so that its client can receive the reply.
+/// Maximum time for sending the reply to a refused connection.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A generator of connection ids, which `CLIENT ID` replies with.
@@ -129,8 +129,9 @@ pub async fn serve<L: Listener + 'static>(
     Ok(())
 }
 
-/// Replies to a new connection that there are too many, and closes it. The reply is sent unencrypted, so that a refused
-/// client costs no TLS handshake. Sending it does not block, because a socket just accepted has room for it.
+/// Refuses a new connection because there are too many connections: sends an error reply and closes it. The reply is
+/// unencrypted, so that a refused client costs no TLS handshake. A task of its own sends it, with a timeout, so that the
+/// caller, which accepts connections, never waits for it.
 fn turn_away<L: Listener>(arrival: L::Arrival) {
     let Ok(socket) = L::open(arrival) else { return };
     tokio::spawn(async move {

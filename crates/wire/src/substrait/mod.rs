@@ -4,7 +4,10 @@
 //! Encoded plans are Read → Filter → Project or Aggregate → Sort → Fetch. The decoder accepts more, such as several
 //! projections and filters, which are composed into one program; `docs/wire.md` has the whole list. An unsupported
 //! function or expression becomes [`farpool_model::Expr::Opaque`], so that the node can still run the rest. An
-//! unsupported relation (a join, a window) is an error. Levels and nodes are counted before anything is decoded deeper.
+//! unsupported relation (a join, a window) is an error.
+//!
+//! A plan may come from anyone. Its nesting depth and its number of relations and expressions are limited, and counted
+//! before an inner part is decoded, so that no plan overflows the stack or takes much memory.
 
 mod aggregates;
 mod decode;
