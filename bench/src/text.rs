@@ -56,7 +56,14 @@ pub fn rows(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, rows};
+    use super::{bytes, report, rows, section};
+
+    #[test]
+    fn sections_of_nothing_are_left_out_of_reports() {
+        let count = |items: &[u8]| format!("{} items", items.len());
+        let sections = [section(&[], count), section(&[1, 2], count)];
+        assert_eq!(report("head\n", sections), "head\n\n2 items\n");
+    }
 
     #[test]
     fn numbers_are_short() {
