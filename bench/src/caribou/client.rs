@@ -1,4 +1,5 @@
-//! A simple client of the Redis protocol (RESP), for commands whose time is not measured: settings, sizes, loading rows.
+//! A simple client of the Redis protocol (RESP), for commands whose time is not measured: settings, sizes, loading
+//! rows.
 
 use super::protocol::command;
 use anyhow::{Context, Result, bail};
@@ -14,8 +15,8 @@ impl Client {
         Ok(Client(BufReader::new(TcpStream::connect(address)?)))
     }
 
-    /// Sends a command and returns its reply: an array as its elements, one per line; `None` for a null reply and for an
-    /// array of nulls.
+    /// Sends a command and returns its reply: an array as its elements, one per line; `None` for a null reply and for
+    /// an array of nulls.
     pub fn ask(&mut self, arguments: &[&str]) -> Result<Option<String>> {
         let mut bytes = Vec::new();
         let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();

@@ -1,5 +1,5 @@
-//! SQL scans of compressed values for a substring, compared with the codec alone: decompressing the same values, without a
-//! node or a search.
+//! SQL scans of compressed values for a substring, compared with the codec alone: decompressing the same values,
+//! without a node or a search.
 
 use super::client::Client;
 use super::definition::Definition;
@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail};
 use farpool_kv::{Compression, Packer};
 use std::time::{Duration, Instant};
 
-/// Number of values that are set before the dictionary is awaited. Reason: the node builds the compression dictionary of a
-/// keyspace from a sample of its values, and these are more than enough for it.
+/// Number of values that are set before the dictionary is awaited. Reason: the node builds the compression dictionary
+/// of a keyspace from a sample of its values, and these are more than enough for it.
 const FIRST: u64 = 1000;
 
 /// Number of commands that are sent before their replies are read.
@@ -23,8 +23,8 @@ const COMMANDS: u64 = 512;
 /// Time limit for the node to build a dictionary.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns the value with a number: a web session with a shopping cart in JSON, cut to `bytes` bytes, with the mark of its
-/// class (`@07@`).
+/// Returns the value with a number: a web session with a shopping cart in JSON, cut to `bytes` bytes, with the mark of
+/// its class (`@07@`).
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     const WORDS: [&str; 8] = ["blue", "small", "cotton", "shirt", "steel", "bottle", "large", "lamp"];
     let mut random = Random(number + 1);

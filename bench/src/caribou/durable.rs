@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Pause after the last change before a server is killed. Reason: with [`Durability::EverySecond`] changes are durable after
-/// about a second; the rest is a margin.
+/// Pause after the last change before a server is killed. Reason: with [`Durability::EverySecond`] changes are durable
+/// after about a second; the rest is a margin.
 const ON_DISK: Duration = Duration::from_secs(3);
 
 /// A folder for the data of each side, in the cache of the benchmarks; both are removed when this value is dropped.

@@ -1,5 +1,5 @@
-//! The load generator (`load.rs`) in a separate process, so that it can be pinned to another processor than the server. Its
-//! jobs and their outcomes are lines of JSON on its standard input and output.
+//! The load generator (`load.rs`) in a separate process, so that it can be pinned to another processor than the server.
+//! Its jobs and their outcomes are lines of JSON on its standard input and output.
 
 use super::load::{self, Job, Outcome};
 use super::server::on_processors;

@@ -36,8 +36,8 @@ impl Histogram {
         self.most
     }
 
-    /// Returns the quantile `part` (0.99 for the 99th percentile) in nanoseconds, rounded up to the end of its bucket; NaN if
-    /// there are no latencies.
+    /// Returns the quantile `part` (0.99 for the 99th percentile) in nanoseconds, rounded up to the end of its bucket;
+    /// NaN if there are no latencies.
     pub fn percentile(&self, part: f64) -> f64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -1,18 +1,20 @@
 //! The keys and values of the load generator, and the distributions by which it chooses keys.
 //!
-//! Invariant: a value contains its key and a version, and these determine all its other bytes. Every reply can therefore
-//! be checked byte by byte, regardless of which client wrote the value, and a value of another key is detected.
+//! Invariant: a value contains its key and a version, and these determine all its other bytes. Every reply can
+//! therefore be checked byte by byte, regardless of which client wrote the value, and a value of another key is
+//! detected.
 
 use crate::random::{Random, hash};
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Minimum and maximum number of bytes per key: eight digits of its number, and up to eight bytes more for its prefix and
-/// random letters, so that lengths differ.
+/// Minimum and maximum number of bytes per key: eight digits of its number, and up to eight bytes more for its prefix
+/// and random letters, so that lengths differ.
 const KEY_BYTES_MIN: usize = 8;
 const KEY_BYTES_MAX: usize = 16;
 
-/// Number of hexadecimal digits of a version, and of bytes of a mark such as `@07@`, which a hundredth of all values have.
+/// Number of hexadecimal digits of a version, and of bytes of a mark such as `@07@`, which a hundredth of all values
+/// have.
 const VERSION_BYTES: usize = 8;
 const MARK_BYTES: usize = 4;
 
@@ -32,7 +34,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// Creates a generator of values of `value_bytes` bytes, and of keys that are distributed among `prefixes` prefixes.
+    /// Creates a generator of values of `value_bytes` bytes, and of keys that are distributed among `prefixes`
+    /// prefixes.
     ///
     /// # Errors
     /// Fails if values are too short to be checked, or too long.
@@ -165,7 +168,8 @@ impl Draw {
     }
 }
 
-/// Random ranks that follow Zipf's law ("Quickly Generating Billion-Record Synthetic Databases", Gray et al. 1994, as in YCSB).
+/// Random ranks that follow Zipf's law ("Quickly Generating Billion-Record Synthetic Databases", Gray et al. 1994, as
+/// in YCSB).
 struct Zipf {
     count: f64,
     sum: f64,

@@ -1,5 +1,5 @@
-//! Hot keys inside the library of keys and values (`farpool_kv`), without sockets: several threads, each with a session of
-//! its own, so that contention for the shards of hot keys is measured alone.
+//! Hot keys inside the library of keys and values (`farpool_kv`), without sockets: several threads, each with a session
+//! of its own, so that contention for the shards of hot keys is measured alone.
 
 use super::definition::Definition;
 use super::results::LibraryResult;
@@ -29,7 +29,8 @@ const COMMANDS: u64 = 4096;
 /// One command in this many is an update.
 const UPDATES: u64 = 10;
 
-/// Time in milliseconds since 1970 and random number of all commands: constants, so that the clock is not measured, too.
+/// Time in milliseconds since 1970 and random number of all commands: constants, so that the clock is not measured,
+/// too.
 const NOW: TimeAndRandom = TimeAndRandom { now: 1_700_000_000_000, random: 7 };
 
 /// A session over the keyspace, and the buffer of its replies.
@@ -80,7 +81,8 @@ fn key(number: u64) -> String {
     format!("key:{number:012}")
 }
 
-/// Returns the operations per second of all threads together on the first `keys` keys, which each thread chooses uniformly.
+/// Returns the operations per second of all threads together on the first `keys` keys, which each thread chooses
+/// uniformly.
 fn rate(keyspace: &Keyspace, keys: u64, value: &[u8], seconds: f64) -> Result<f64> {
     let (barrier, expected) = (Barrier::new(THREADS), format!("${}\r\n", value.len()));
     let rates = threads::on_each(THREADS, |thread| {

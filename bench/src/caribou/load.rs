@@ -64,7 +64,8 @@ pub struct Job {
     pub rate: Option<f64>,
     pub warm_up_s: f64,
     pub seconds: f64,
-    /// The condition of conditional reads (`FP.CGET`), and whether all values match it or none does; `None` for plain reads.
+    /// The condition of conditional reads (`FP.CGET`), and whether all values match it or none does; `None` for plain
+    /// reads.
     pub condition: Option<(String, bool)>,
 }
 
@@ -109,8 +110,8 @@ impl Outcome {
     }
 }
 
-/// The state that all threads of a run share. `inserted` counts the keys that exist or are being inserted, `deleted` and
-/// `asked` the requests to delete a key and all requests.
+/// The state that all threads of a run share. `inserted` counts the keys that exist or are being inserted, `deleted`
+/// and `asked` the requests to delete a key and all requests.
 struct Shared<'a> {
     job: &'a Job,
     data: Data,

@@ -11,8 +11,8 @@ use super::server::{Durability, GENERATORS, SERVERS, Server, Side};
 use crate::{machine, text};
 use anyhow::{Context, Result};
 
-/// Measures farpool and Redis for each number of keyspaces, each in a new process. memcached is left out, because it does
-/// not report its memory in `INFO`.
+/// Measures farpool and Redis for each number of keyspaces, each in a new process. memcached is left out, because it
+/// does not report its memory in `INFO`.
 pub fn measure(definition: &Definition, sides: &[Side]) -> Result<Vec<MemoryResult>> {
     let memory = &definition.memory;
     let mut generator = Generator::start(GENERATORS)?;

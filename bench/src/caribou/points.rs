@@ -102,7 +102,8 @@ impl Fixture {
         Fixture { server, filled: None }
     }
 
-    /// Makes the server contain exactly `keys` keys with values of `value_bytes` bytes. Does nothing if it does already.
+    /// Makes the server contain exactly `keys` keys with values of `value_bytes` bytes. Does nothing if it does
+    /// already.
     pub fn fill(&mut self, generator: &mut Generator, keys: u64, value_bytes: usize) -> Result<()> {
         if self.filled == Some(Filled { keys, value_bytes }) {
             return Ok(());

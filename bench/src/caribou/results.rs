@@ -13,8 +13,8 @@ pub struct Results {
     #[serde(flatten)]
     pub head: Head,
     pub limits: Limits,
-    /// Average number of runnable processes in the minute before and the last minute of the suite (Linux' load average).
-    /// Other processes on the machine are included.
+    /// Average number of runnable processes in the minute before and the last minute of the suite (Linux' load
+    /// average). Other processes on the machine are included.
     pub load_average: Vec<f64>,
     pub runs: usize,
     /// Duration of a run in a closed loop.
@@ -59,8 +59,8 @@ pub struct SideResult {
     pub per_cpu: f64,
     /// Mean number of processors that the server kept busy. If the server has more, the generator is the bottleneck.
     pub busy: f64,
-    /// Percentiles of the latency in microseconds. It ends with the reply, and begins when the batch is queued, or in an open
-    /// loop when the request is due.
+    /// Percentiles of the latency in microseconds. It ends with the reply, and begins when the batch is queued, or in
+    /// an open loop when the request is due.
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
@@ -242,7 +242,8 @@ impl MemoryResult {
     }
 }
 
-/// Returns the ratio of farpool's value to Redis'; `None` if one of the two was not measured, or the ratio is not finite.
+/// Returns the ratio of farpool's value to Redis'; `None` if one of the two was not measured, or the ratio is not
+/// finite.
 pub fn ratio(sides: &[SideResult], value: &dyn Fn(&SideResult) -> f64) -> Option<f64> {
     let (farpool, redis) = (side(sides, "farpool")?, side(sides, "Redis")?);
     Some(value(farpool) / value(redis)).filter(|ratio| ratio.is_finite())

@@ -31,8 +31,8 @@ pub const THREADS: usize = 2;
 const ROWS: u64 = 16;
 const COMMANDS: u64 = 64;
 
-/// Schema of the scanned rows, and the bytes of its eight integers of 4 bytes, `c0` to `c7`; the string `pad` fills a row up
-/// to the wanted size.
+/// Schema of the scanned rows, and the bytes of its eight integers of 4 bytes, `c0` to `c7`; the string `pad` fills a
+/// row up to the wanted size.
 const SCHEMA: &str = "id u64, c0 u32, c1 u32, c2 u32, c3 u32, c4 u32, c5 u32, c6 u32, c7 u32, pad utf8";
 const CONDITION_BYTES: usize = 8 * 4;
 
@@ -52,8 +52,8 @@ impl Sql {
         Ok(Sql { runtime, pool })
     }
 
-    /// Runs a statement in a new session. Returns its milliseconds, its number of rows, and the integer in the first column
-    /// of the first row (0 if there is none).
+    /// Runs a statement in a new session. Returns its milliseconds, its number of rows, and the integer in the first
+    /// column of the first row (0 if there is none).
     fn run(&self, sql: &str) -> Result<(f64, u64, u64)> {
         let start = Instant::now();
         self.runtime.block_on(async {
@@ -86,8 +86,8 @@ pub fn measure(
     Ok((scans, substrings, compressed))
 }
 
-/// Returns the number of values of `value_bytes` bytes in `mib` MiB, rounded down so that all classes have the same number
-/// of values.
+/// Returns the number of values of `value_bytes` bytes in `mib` MiB, rounded down so that all classes have the same
+/// number of values.
 pub fn rows_of(mib: usize, value_bytes: usize) -> u64 {
     ((mib << 20) / value_bytes) as u64 / CLASSES * CLASSES
 }

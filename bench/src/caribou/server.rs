@@ -22,7 +22,8 @@ const START: Duration = Duration::from_secs(120);
 /// Time limit for a server to make pending changes durable and exit.
 const STOP: Duration = Duration::from_secs(300);
 
-/// The processor of servers and the processor of the generator, in the notation of `taskset`, if they do not share both.
+/// The processor of servers and the processor of the generator, in the notation of `taskset`, if they do not share
+/// both.
 pub const SERVERS: &str = "0";
 pub const GENERATORS: &str = "1";
 /// Both processors.
@@ -36,7 +37,7 @@ pub enum Side {
     Memcached,
 }
 
-/// How far a change is durable when it is acknowledged.
+/// Durability of a change when it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability<'a> {
     /// Changes stay in memory.
@@ -48,8 +49,8 @@ pub enum Durability<'a> {
 }
 
 impl<'a> Durability<'a> {
-    /// Returns the value of the option for syncs (the same for farpool and Redis) and the data folder; `None` if changes stay
-    /// in memory.
+    /// Returns the value of the option for syncs (the same for farpool and Redis) and the data folder; `None` if
+    /// changes stay in memory.
     fn on_disk(self) -> Option<(&'static str, &'a Path)> {
         match self {
             Durability::None => None,
@@ -116,8 +117,8 @@ impl Side {
 }
 
 impl Server {
-    /// Starts a server without keys, or over those in the folder of `durability`, and waits until it answers. It runs on these
-    /// processors, with `threads` threads; Redis always has one.
+    /// Starts a server without keys, or over those in the folder of `durability`, and waits until it answers. It runs
+    /// on these processors, with `threads` threads; Redis always has one.
     pub fn start(side: Side, processors: &str, threads: usize, durability: Durability<'_>) -> Result<Server> {
         let mut command = on_processors(processors, &side.program()?);
         let port = free_port()?;
@@ -170,7 +171,8 @@ impl Server {
         Ok(())
     }
 
-    /// Returns whether the server executes requests. While it loads keys, it refuses connections or replies with an error.
+    /// Returns whether the server executes requests. While it loads keys, it refuses connections or replies with an
+    /// error.
     fn answers(&self) -> bool {
         let ask = match self.side.protocol() {
             Protocol::Resp => "PING\r\n",
@@ -227,8 +229,8 @@ pub fn on_processors(processors: &str, program: &Path) -> Command {
     command
 }
 
-/// Raises the limit of open files of this process and its children as far as the system allows, because each connection is
-/// a file.
+/// Raises the limit of open files of this process and its children as far as the system allows, because each connection
+/// is a file.
 pub fn allow_many_files() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

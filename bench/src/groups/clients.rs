@@ -26,12 +26,12 @@ use std::time::{Duration, Instant};
 /// Name of the rival, and of its side.
 pub const RIVAL: &str = "DuckDB";
 
-/// Maximum number of retries of a statement that the node refuses because it is over a limit or busy, and the pause before
-/// each. Without retries, a side that refuses many statements would do less work than the others.
+/// Maximum number of retries of a statement that the node refuses because it is over a limit or busy, and the pause
+/// before each. Without retries, a side that refuses many statements would do less work than the others.
 const AGAIN_MAX: usize = 200;
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// How much of the data the pool of the node holds.
+/// Share of the data that the pool of the node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
@@ -222,8 +222,8 @@ fn start_rival(tables: &Path, threads: usize) -> Result<Rival> {
     Ok(rival)
 }
 
-/// Runs queries on one side with a number of concurrent clients, and checks the answers. Returns `None` with a note if the
-/// rival fails.
+/// Runs queries on one side with a number of concurrent clients, and checks the answers. Returns `None` with a note if
+/// the rival fails.
 async fn turn(
     side: &mut Side,
     order: &[usize],
@@ -337,8 +337,8 @@ async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) 
     Ok(sessions)
 }
 
-/// A statement that has run. Its rows become an [`Answer`] only after all clients have ended, because the conversion would
-/// take CPU time from them.
+/// A statement that has run. Its rows become an [`Answer`] only after all clients have ended, because the conversion
+/// would take CPU time from them.
 struct Ran {
     /// Milliseconds from the first attempt to the last row.
     ms: f64,

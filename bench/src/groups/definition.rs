@@ -103,8 +103,8 @@ pub struct Clients {
     pub clients: Vec<usize>,
     /// Numbers of the TPC-H queries.
     pub queries: Vec<usize>,
-    /// The shortest of the queries. It runs again after every `every` queries, so that there are enough times of it for a
-    /// percentile.
+    /// The shortest of the queries. It runs again after every `every` queries, so that there are enough times of it for
+    /// a percentile.
     pub shortest: usize,
     every: usize,
     /// Minimum number of times that all queries run, and minimum number of statements per client.
@@ -131,8 +131,8 @@ pub struct Goals {
     pub clients: ClientsGoals,
 }
 
-/// Goals for `least` or more clients that run TPC-H: throughput relative to the side without shared scans and to DuckDB,
-/// and the 99th percentile of the shortest query's times relative to the side without shared scans.
+/// Goals for `least` or more clients that run TPC-H: throughput relative to the side without shared scans and to
+/// DuckDB, and the 99th percentile of the shortest query's times relative to the side without shared scans.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientsGoals {

@@ -20,8 +20,8 @@ const POOL_BYTES_MIN: usize = 8 << 20;
 pub struct DurableNode(Served);
 
 impl DurableNode {
-    /// Starts a node with `threads` workers over the data directory `folder`. If `shares`, concurrent scans of one table
-    /// share the row groups that they read from disk and the results of equal filters.
+    /// Starts a node with `threads` workers over the data directory `folder`. If `shares`, concurrent scans of one
+    /// table share the row groups that they read from disk and the results of equal filters.
     pub fn open(folder: &Path, pool_bytes: usize, shares: bool, threads: usize) -> Result<DurableNode> {
         let node = Node::start(NodeConfig {
             memory_bytes: pool_bytes,

@@ -44,8 +44,8 @@ fn of_ways(checked: &mut suite::Goals, goals: &Goals, name: &str, ways: &Ways) {
     checked.at_most(what, goals.free, ways.free_s / fastest);
 }
 
-/// Adds the goals of a dashboard: one for the first dashboard over the limited link, where bytes decide the time, and one
-/// for the second over loopback, where CPU time does.
+/// Adds the goals of a dashboard: one for the first dashboard over the limited link, where bytes decide the time, and
+/// one for the second over loopback, where CPU time does.
 fn of_dashboard(checked: &mut suite::Goals, goals: &Goals, result: &DashboardResult) {
     let bytes = result.together.bytes as f64 / result.apart.bytes as f64;
     let time = result.together.seconds / result.apart.seconds;

@@ -1,5 +1,5 @@
-//! The network between client and node: the loopback device of a separate Linux network namespace, so that its bandwidth
-//! can be limited without an effect on other processes.
+//! The network between client and node: the loopback device of a separate Linux network namespace, so that its
+//! bandwidth can be limited without an effect on other processes.
 
 use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
@@ -8,8 +8,8 @@ use std::process::Command;
 /// Name of the environment variable that is set in a process within the separate namespace.
 const INSIDE: &str = "FARPOOL_BENCH_NETWORK";
 
-/// Burst size of the token bucket that limits the link, in the notation of `tc`. Reason: packets that are larger than the
-/// burst are dropped, and the largest packet of loopback has 64 KiB.
+/// Burst size of the token bucket that limits the link, in the notation of `tc`. Reason: packets that are larger than
+/// the burst are dropped, and the largest packet of loopback has 64 KiB.
 const BURST: &str = "256kb";
 
 /// Replaces this process by the same program in a separate network namespace. Returns `None` if the process is in the

@@ -98,8 +98,8 @@ async fn run_pipelines(
     Ok(())
 }
 
-/// Runs a dashboard over loopback, and over the link with limited bandwidth. If the bandwidth cannot be limited, a note says
-/// so.
+/// Runs a dashboard over loopback, and over the link with limited bandwidth. If the bandwidth cannot be limited, a note
+/// says so.
 fn run_dashboard(
     runtime: &Runtime,
     stage: &Stage<'_>,

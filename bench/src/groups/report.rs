@@ -130,8 +130,8 @@ fn about_clients(results: &ClientsResult) -> String {
     )
 }
 
-/// A row of the table of clients: the costs of one number of clients with and without shared scans, and of the rival, which
-/// always has all data in memory.
+/// A row of the table of clients: the costs of one number of clients with and without shared scans, and of the rival,
+/// which always has all data in memory.
 #[derive(Clone, Copy)]
 struct Compared<'r> {
     in_memory: &'static str,

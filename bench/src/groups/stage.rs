@@ -78,7 +78,8 @@ impl<'a> Stage<'a> {
         Ok(NearPool::open(self.remote().await?, self.definition.cache_mib << 20, work, nearness)?)
     }
 
-    /// Runs statements in each of the ways, in turns. `distinct_bytes` are the encoded bytes of the columns that they read.
+    /// Runs statements in each of the ways, in turns. `distinct_bytes` are the encoded bytes of the columns that they
+    /// read.
     pub async fn ways(&self, statements: &[String], distinct_bytes: u64) -> Result<Ways> {
         let (mut answers, mut samples) = (Answers::of(statements), Samples::new(EXECUTIONS.len()));
         let mut group = None;
@@ -108,8 +109,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Runs statements in one of the ways. [`Execution::Grouped`] leaves its session, whose cache then holds all columns,
-    /// in `group`, from which the [`Execution::Local`] that follows takes it.
+    /// Runs statements in one of the ways. [`Execution::Grouped`] leaves its session, whose cache then holds all
+    /// columns, in `group`, from which the [`Execution::Local`] that follows takes it.
     async fn execute(
         &self,
         execution: Execution,

@@ -93,9 +93,9 @@ pub async fn batch(session: &Session, statements: &[String]) -> Result<Ran> {
     Ran::of(start.elapsed().as_secs_f64(), &each)
 }
 
-/// Runs statements with `run` on several sessions concurrently: a session takes the next statement of the list as soon as
-/// it has finished one, so that no session is idle while statements are left. Returns the results in the order of the
-/// statements.
+/// Runs statements with `run` on several sessions concurrently: a session takes the next statement of the list as soon
+/// as it has finished one, so that no session is idle while statements are left. Returns the results in the order of
+/// the statements.
 pub async fn work_through<T, F>(
     sessions: Vec<Arc<Session>>,
     statements: &[String],

@@ -1,5 +1,5 @@
-//! The parts that all suites share: their options, the definitions that they read, the turns that their sides take, the answers
-//! that must agree, the goals, and the report with its tables.
+//! The parts that all suites share: their options, the definitions that they read, the turns that their sides take, the
+//! answers that must agree, the goals, and the report with its tables.
 
 mod expected;
 mod goals;

@@ -11,8 +11,8 @@ use std::time::Instant;
 use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
 
-/// Maximum number of requests per connection that wait for a reply. Reason: the generator's memory must not grow without
-/// bound if the server is slower than the rate.
+/// Maximum number of requests per connection that wait for a reply. Reason: the generator's memory must not grow
+/// without bound if the server is slower than the rate.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Sends requests at their due times, `rate` per second, until the run ends; replies are read at the same time.

@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt;
 /// Initial size of a connection's input buffer.
 const INPUT_BYTES: usize = 4 << 10;
 
-/// What a thread has counted since the warm-up ended.
+/// Counts of one thread since the warm-up ended.
 pub struct Tally {
     pub operations: u64,
     /// Number of reads of keys whose insertion had not completed.
@@ -155,8 +155,8 @@ impl<'a> Worker<'a> {
         Duration::from_secs_f64(-part.ln() / rate)
     }
 
-    /// Queues a batch of requests, as many as the pipeline depth. Returns `false` if the run has ended or all operations of
-    /// the job are queued.
+    /// Queues a batch of requests, as many as the pipeline depth. Returns `false` if the run has ended or all
+    /// operations of the job are queued.
     pub fn ask_batch(&mut self, line: &mut Line) -> bool {
         let now = Instant::now();
         (0..self.shared.job.depth).take_while(|_| !self.is_over && self.ask(line, now)).count() > 0
@@ -279,8 +279,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Adds a latency for each request without a reply: the time since it was due, which is a lower bound. Without these,
-    /// requests to a server that has stalled would be missing in the percentiles.
+    /// Adds a latency for each request without a reply: the time since it was due, which is a lower bound. Without
+    /// these, requests to a server that has stalled would be missing in the percentiles.
     pub fn give_up(&mut self, line: &Line) {
         let now = Instant::now();
         line.asked.iter().for_each(|asked| {
