@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::fmt::{Display, Formatter};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Clock ticks per second in `/proc`: Linux reports in hundredths on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -53,6 +53,25 @@ pub fn cpu_seconds_of(process: &str) -> Option<f64> {
     let mut fields = fields.split(' ').skip(11).map(str::parse::<f64>);
     let (user, system) = (fields.next()?.ok()?, fields.next()?.ok()?);
     Some((user + system) / TICKS_PER_SECOND)
+}
+
+/// Measures elapsed time, and the CPU time of this process in the meantime.
+pub struct Stopwatch {
+    start: Instant,
+    cpu_s: f64,
+}
+
+impl Stopwatch {
+    /// Starts measuring now.
+    pub fn start() -> Stopwatch {
+        Stopwatch { start: Instant::now(), cpu_s: cpu_seconds().unwrap_or(f64::NAN) }
+    }
+
+    /// Returns the elapsed seconds and the CPU seconds; the latter are NaN if `/proc` does not report them.
+    pub fn seconds(&self) -> (f64, f64) {
+        let elapsed_s = self.start.elapsed().as_secs_f64();
+        (elapsed_s, cpu_seconds().unwrap_or(f64::NAN) - self.cpu_s)
+    }
 }
 
 /// Returns the bytes of memory that a process, given by its id, has resident.

@@ -38,6 +38,7 @@ mod stats;
 mod suite;
 mod tables;
 mod text;
+mod threads;
 mod tpch;
 
 use anyhow::Result;

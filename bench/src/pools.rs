@@ -50,7 +50,8 @@ pub async fn run_planned(session: &Session, sql: &str) -> farpool::Result<Ran> {
     execute(query, Instant::now()).await
 }
 
-async fn execute(query: Query, start: Instant) -> farpool::Result<Ran> {
+/// Executes a query that is planned already; its time begins at `start`.
+pub async fn execute(query: Query, start: Instant) -> farpool::Result<Ran> {
     let batches = query.collect().await?;
     let ms = milliseconds(start);
     let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();

@@ -14,6 +14,19 @@ pub fn lines(notes: &[String]) -> String {
     notes.iter().map(|note| format!("{note}\n")).collect()
 }
 
+/// Formats the section of a report about some items; `None` if there are none, because their part of the suite was left
+/// out.
+pub fn section<T>(items: &[T], format: impl FnOnce(&[T]) -> String) -> Option<String> {
+    (!items.is_empty()).then(|| format(items))
+}
+
+/// Joins the head of a report and its sections, with an empty line between any two.
+pub fn report(head: &str, sections: impl IntoIterator<Item = Option<String>>) -> String {
+    let head = head.trim_end().to_string();
+    let parts = [head].into_iter().chain(sections.into_iter().flatten());
+    parts.collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
 /// Formats a number of bytes.
 pub fn bytes(count: u64) -> String {
     match count {
@@ -43,7 +56,14 @@ pub fn rows(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, rows};
+    use super::{bytes, report, rows, section};
+
+    #[test]
+    fn sections_of_nothing_are_left_out_of_reports() {
+        let count = |items: &[u8]| format!("{} items", items.len());
+        let sections = [section(&[], count), section(&[1, 2], count)];
+        assert_eq!(report("head\n", sections), "head\n\n2 items\n");
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -1,28 +1,30 @@
-//! Scans of compressed values for a substring, compared with the codec alone over the same bytes.
+//! SQL scans of compressed values for a substring, compared with the codec alone: decompressing the same values,
+//! without a node or a search.
 
 use super::client::Client;
 use super::definition::Definition;
 use super::protocol::command;
 use super::results::CompressedResult;
-use super::scans::{CLASSES, Sql, THREADS, rows_of, times};
+use super::scans::{CLASSES, Sql, THREADS, gb_s, median_ms, rows_of};
 use super::server::Server;
 use crate::random::Random;
-use crate::stats::median;
-use crate::text;
+use crate::{text, threads};
 use anyhow::{Context, Result, bail};
 use farpool_kv::{Compression, Packer};
 use std::time::{Duration, Instant};
 
-/// Number of values after which the node builds the dictionary of a space, and some more.
+/// Number of values that are set before the dictionary is awaited. Reason: the node builds the compression dictionary
+/// of a keyspace from a sample of its values, and these are more than enough for it.
 const FIRST: u64 = 1000;
 
-/// Number of commands that wait for their replies.
+/// Number of commands that are sent before their replies are read.
 const COMMANDS: u64 = 512;
 
 /// Time limit for the node to build a dictionary.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns a typical value of an application: a session with a cart, in JSON, with a mark of its class.
+/// Returns the value with a number: a web session with a shopping cart in JSON, cut to `bytes` bytes, with the mark of
+/// its class (`@07@`).
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     const WORDS: [&str; 8] = ["blue", "small", "cotton", "shirt", "steel", "bottle", "large", "lamp"];
     let mut random = Random(number + 1);
@@ -37,7 +39,7 @@ fn value(number: u64, bytes: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Measures scans of values of all sizes and codecs.
+/// Measures scans of values of each size with each codec.
 pub fn measure(definition: &Definition, server: &Server, sql: &Sql) -> Result<Vec<CompressedResult>> {
     let mut results = Vec::new();
     for value_bytes in &definition.compressed.value_bytes {
@@ -49,6 +51,7 @@ pub fn measure(definition: &Definition, server: &Server, sql: &Sql) -> Result<Ve
     Ok(results)
 }
 
+/// Fills a keyspace with compressed values, measures a scan of it, and drops it.
 fn one(
     definition: &Definition,
     (server, sql): (&Server, &Sql),
@@ -72,7 +75,7 @@ fn one(
     fill(&mut client, FIRST.min(rows)..rows, value_bytes)?;
     let bytes_per_entry = info(&mut client, "bytes")? as f64 / rows as f64;
     let statement = "SELECT COUNT(*) FROM packed WHERE value LIKE '%@07@%'";
-    let ms = times(definition, sql, statement, false, rows / CLASSES)?;
+    let ms = median_ms(definition, sql, statement, false, rows / CLASSES)?;
     let gb_s = (rows as usize * value_bytes) as f64 / 1e9 / (ms / 1e3);
     server.clear()?;
     client.ask(&["FP.SPACE", "DROP", "packed"])?;
@@ -81,6 +84,7 @@ fn one(
     Ok(CompressedResult { codec: codec.to_string(), value_bytes, bytes_per_entry, gb_s, codec_gb_s: alone })
 }
 
+/// Sets the values with these numbers.
 fn fill(client: &mut Client, rows: std::ops::Range<u64>, value_bytes: usize) -> Result<()> {
     let mut next = rows.start;
     while next < rows.end {
@@ -89,22 +93,21 @@ fn fill(client: &mut Client, rows: std::ops::Range<u64>, value_bytes: usize) -> 
             let key = format!("packed:{number:08}");
             command(&[b"SET", key.as_bytes(), &value(number, value_bytes)], &mut bytes);
         }
-        client.send(&bytes)?;
-        (next..end).try_for_each(|_| client.reply().map(drop))?;
+        client.pipeline(&bytes, end - next)?;
         next = end;
     }
     Ok(())
 }
 
-/// Returns a number that the node reports about the space.
+/// Returns a number that the node reports about the keyspace `packed`.
 fn info(client: &mut Client, field: &str) -> Result<u64> {
     let told = client.ask(&["FP.SPACE", "INFO", "packed"])?.context("nothing is told of the space")?;
     let value = told.lines().skip_while(|line| *line != field).nth(1);
     Ok(value.with_context(|| format!("a space without {field}"))?.parse()?)
 }
 
-/// Returns the GB/s of plain bytes at which the codec alone decompresses the same values, compressed with a sample of
-/// them, on as many threads.
+/// Returns the GB/s of plain bytes at which the codec alone decompresses the same values on [`THREADS`] threads. Its
+/// dictionary is made of a sample of these values.
 fn alone(definition: &Definition, compression: Compression, rows: u64, value_bytes: usize) -> Result<f64> {
     let sample: Vec<u8> = (0..FIRST).flat_map(|number| value(number, value_bytes.min(512))).collect();
     let packer = Packer::new(compression, &sample);
@@ -114,27 +117,16 @@ fn alone(definition: &Definition, compression: Compression, rows: u64, value_byt
             ends.push(packed.len());
         }
     }
-    let halves = [0..ends.len() / THREADS, ends.len() / THREADS..ends.len()];
-    let unpack = |half: std::ops::Range<usize>| -> farpool_model::Result<()> {
+    let unpack = |thread: usize| -> Result<()> {
+        let own = ends.len() * thread / THREADS..ends.len() * (thread + 1) / THREADS;
         let mut plain = vec![0; value_bytes];
-        let mut start = half.start.checked_sub(1).map_or(0, |before| ends[before]);
-        for end in &ends[half] {
-            packer.unpack(&packed[start..*end], &mut plain)?;
+        let mut start = own.start.checked_sub(1).map_or(0, |before| ends[before]);
+        for end in &ends[own] {
+            packer.unpack(&packed[start..*end], &mut plain).context("a codec alone")?;
             std::hint::black_box(&plain);
             start = *end;
         }
         Ok(())
     };
-    let mut times = Vec::new();
-    for _ in 0..definition.scan.runs {
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            let running = halves.clone().map(|half| scope.spawn(|| unpack(half)));
-            running.map(|half| half.join()).into_iter().try_for_each(|done| {
-                done.map_err(|_| anyhow::anyhow!("a codec panicked"))?.context("a codec alone")
-            })
-        })?;
-        times.push(start.elapsed().as_secs_f64());
-    }
-    Ok((ends.len() * value_bytes) as f64 / 1e9 / median(&times))
+    gb_s(definition.scan.runs, ends.len() * value_bytes, || threads::on_each(THREADS, unpack).map(drop))
 }

@@ -12,15 +12,17 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     pub runs: usize,
+    /// Duration of a run, and of the warm-up before it.
     pub seconds: f64,
     pub warm_up_s: f64,
     pub keys: u64,
+    // Defaults of all series.
     value_bytes: usize,
     pub connections: usize,
     depth: usize,
     mix: String,
     skew: Skew,
-    /// Cases with more connections are left out.
+    /// Maximum number of connections; cases with more are left out.
     connections_max: Option<usize>,
     mixes: BTreeMap<String, Mix>,
     series: Vec<Series>,
@@ -36,7 +38,7 @@ pub struct Definition {
     pub goals: Goals,
 }
 
-/// Cases that differ in few things.
+/// A series of cases: one for each combination of the settings that it lists, and the defaults for the others.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Series {
@@ -50,7 +52,7 @@ struct Series {
     cores: Cores,
 }
 
-/// The processors that a server and the generator run on.
+/// The processors that a server and the generator run on: a processor of its own for each, or both processors shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cores {
@@ -63,6 +65,7 @@ pub enum Cores {
 #[derive(Clone, Debug, Serialize)]
 pub struct Case {
     pub series: String,
+    /// Name of the mix, and its percentages of operations.
     pub mix: String,
     #[serde(skip)]
     pub parts: Mix,
@@ -73,6 +76,7 @@ pub struct Case {
     pub cores: Cores,
 }
 
+/// Response times of one client.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Response {
@@ -81,76 +85,95 @@ pub struct Response {
     pub seconds: f64,
 }
 
+/// Latency in an open loop.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
     pub mix: String,
+    /// Rates, as fractions of the slowest side's throughput in a closed loop.
     pub parts: Vec<f64>,
     pub seconds: f64,
     pub runs: usize,
 }
 
+/// Memory of entries.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
     pub keys: u64,
     pub value_bytes: usize,
+    /// Numbers of keyspaces among which the keys are distributed, a measurement for each.
     pub spaces: Vec<u64>,
 }
 
+/// Conditional reads (`FP.CGET`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conditional {
     pub value_bytes: Vec<usize>,
+    /// The condition, in which `matching` or `miss` replaces `{last}`.
     condition: String,
     #[serde(rename = "match")]
     matching: String,
     miss: String,
 }
 
+/// Scans with eight conditions and for a substring.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scan {
+    /// MiB of values that a scan reads.
     pub mib: usize,
     pub value_bytes: Vec<usize>,
+    /// Percentages of rows that pass the eight conditions.
     pub percents: Vec<u64>,
     pub runs: usize,
 }
 
+/// Scans of compressed values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compressed {
+    /// MiB of values, not compressed, that a scan reads.
     pub mib: usize,
     pub value_bytes: Vec<usize>,
     pub codecs: Vec<String>,
 }
 
+/// Point operations concurrent with scans.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
+    /// Rate of the point operations, as a fraction of their throughput in a closed loop.
     pub part: f64,
     pub mix: String,
     pub seconds: f64,
+    /// The scan, which counts the keys of one class.
     pub sql: String,
 }
 
+/// Updates that are durable before they are acknowledged.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Durable {
     pub connections: usize,
     pub depth: usize,
+    /// Goal: minimum ratio of farpool's throughput to Redis'.
     pub at_least: f64,
 }
 
+/// Starts of a server over durable keys.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recovery {
+    /// MiB of values.
     pub mib: usize,
     pub value_bytes: usize,
+    /// Goal: minimum ratio of the rates at which farpool and Redis load values.
     pub at_least: f64,
 }
 
-/// The target ratios.
+/// The goals, mostly as ratios to Redis; `goals.rs` compares results with them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
@@ -171,7 +194,7 @@ pub struct Goals {
 }
 
 impl Definition {
-    /// Reads the definition.
+    /// Reads the definition, and leaves out the cases with too many connections.
     pub fn read(options: &Options) -> Result<Definition> {
         let mut definition: Definition = options.definition("caribou")?;
         let most = definition.connections_max.unwrap_or(usize::MAX);
@@ -182,7 +205,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Returns the operations of a mix.
+    /// Returns the percentages of operations of the mix `name`.
     pub fn mix(&self, name: &str) -> Result<Mix> {
         self.mixes.get(name).copied().with_context(|| format!("there is no mix {name:?}"))
     }
@@ -206,7 +229,7 @@ impl Definition {
         Ok(cases)
     }
 
-    /// Returns a case with the default settings of a series.
+    /// Returns a case with the given mix and the default settings.
     pub fn case(&self, series: &str, mix: &str) -> Result<Case> {
         Ok(Case {
             series: series.to_string(),
@@ -221,7 +244,7 @@ impl Definition {
     }
 }
 
-/// Replaces each case by one for each value of a setting, if the setting varies.
+/// Replaces each case by one case per value of a setting. Leaves the cases as they are if there are no values.
 fn vary<V>(cases: &mut Vec<Case>, values: &Option<Vec<V>>, set: impl Fn(&mut Case, &V)) {
     let Some(values) = values else { return };
     let with = |case: &Case, value: &V| {
@@ -233,7 +256,7 @@ fn vary<V>(cases: &mut Vec<Case>, values: &Option<Vec<V>>, set: impl Fn(&mut Cas
 }
 
 impl Conditional {
-    /// Returns the condition that all values meet, or that none does.
+    /// Returns a condition that all values match, or one that none matches.
     pub fn condition(&self, matches: bool) -> String {
         self.condition.replace("{last}", if matches { &self.matching } else { &self.miss })
     }

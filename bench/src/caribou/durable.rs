@@ -1,4 +1,4 @@
-//! Updates that are durable before they are acknowledged, and starts over durable data.
+//! Throughput of updates that are durable before they are acknowledged, and times of starts over durable keys.
 
 use super::definition::{Case, Definition};
 use super::generator::Generator;
@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Time after the last change until all changes are durable, if they are to be within a second.
+/// Pause after the last change before a server is killed. Reason: with [`Durability::EverySecond`] changes are durable
+/// after about a second; the rest is a margin.
 const ON_DISK: Duration = Duration::from_secs(3);
 
-/// Folders of both sides, on the disk of the cache.
+/// A folder for the data of each side, in the cache of the benchmarks; both are removed when this value is dropped.
 struct Folders(TempDir);
 
 impl Folders {
@@ -36,12 +37,11 @@ impl Folders {
     }
 }
 
-/// Number of appends that are made durable one after the other, and bytes of each: about the size of a batch of
-/// updates.
+/// Number of appends whose sync is timed, and bytes per append: about the size of a batch of updates.
 const APPENDS: usize = 400;
 const APPEND_BYTES: usize = 8 << 10;
 
-/// Measures updates with `always` on these sides in turns, and the time of a sync on the same disk.
+/// Measures updates with [`Durability::Always`] on these sides in turns, and the time of a sync on the same disk.
 pub fn always(definition: &Definition, sides: &[Side]) -> Result<(Vec<DurableResult>, Option<SyncResult>)> {
     let folders = Folders::new()?;
     let sync = syncs(folders.0.path())?;
@@ -67,7 +67,7 @@ pub fn always(definition: &Definition, sides: &[Side]) -> Result<(Vec<DurableRes
     Ok((results, Some(sync)))
 }
 
-/// Appends to a file and makes each append durable.
+/// Appends to a file, and times the `fdatasync` after each append.
 fn syncs(folder: &Path) -> Result<SyncResult> {
     let mut file = tempfile::tempfile_in(folder)?;
     let piece = vec![7; APPEND_BYTES];
@@ -82,7 +82,8 @@ fn syncs(folder: &Path) -> Result<SyncResult> {
     Ok(SyncResult { bytes: APPEND_BYTES, p50_us: at(0.5), p99_us: at(0.99) })
 }
 
-/// Fills, stops and restarts each side; files are in the system's page cache.
+/// Measures how long each side takes to start over its keys, after a clean stop and after a kill. The files are in the
+/// system's page cache, because the server has just written them.
 pub fn recovery(definition: &Definition, sides: &[Side]) -> Result<Vec<RecoveryResult>> {
     let mut generator = Generator::start(GENERATORS)?;
     let mut results = Vec::new();
@@ -97,6 +98,7 @@ pub fn recovery(definition: &Definition, sides: &[Side]) -> Result<Vec<RecoveryR
     Ok(results)
 }
 
+/// Fills a server, stops or kills it, starts it again, and checks that all keys are there.
 fn recover(
     definition: &Definition,
     side: Side,

@@ -1,37 +1,38 @@
-//! The load generator as a separate process, so that it can run on a separate processor.
+//! The load generator (`load.rs`) in a separate process, so that it can be pinned to another processor than the server.
+//! Its jobs and their outcomes are lines of JSON on its standard input and output.
 
 use super::load::{self, Job, Outcome};
 use super::server::on_processors;
+use crate::process::Process;
 use anyhow::{Context, Result, anyhow};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{ChildStdin, ChildStdout, Stdio};
 
-/// A generator's process, which ends when this value is dropped.
+/// The process of a load generator, which is killed when this value is dropped.
 pub struct Generator {
-    process: Child,
-    input: Option<ChildStdin>,
+    _process: Process,
+    input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Generator {
-    /// Starts this program again, on these processors.
+    /// Starts this program again as a generator on these processors.
     pub fn start(processors: &str) -> Result<Generator> {
         let mut command = on_processors(processors, &std::env::current_exe()?);
-        let mut process = command
-            .arg("load")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the generator")?;
+        command.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::start(&mut command)?;
+        let input = process.stdin.take().context("the generator has no standard input")?;
         let output = process.stdout.take().context("the generator has no standard output")?;
-        Ok(Generator { input: process.stdin.take(), output: BufReader::new(output), process })
+        Ok(Generator { _process: process, input, output: BufReader::new(output) })
     }
 
-    /// Lets the process carry out a job.
+    /// Sends a job to the process, and waits for its outcome.
+    ///
+    /// # Errors
+    /// Fails if a reply of the server was wrong, or if the process has ended.
     pub fn run(&mut self, job: &Job) -> Result<Outcome> {
-        let input = self.input.as_mut().context("the generator has no standard input")?;
-        writeln!(input, "{}", serde_json::to_string(job)?)?;
-        input.flush()?;
+        writeln!(self.input, "{}", serde_json::to_string(job)?)?;
+        self.input.flush()?;
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         let said: Result<Outcome, String> =
@@ -40,15 +41,7 @@ impl Generator {
     }
 }
 
-impl Drop for Generator {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        // The process ends by itself when its input ends.
-        let _ = self.process.wait();
-    }
-}
-
-/// Carries out one job after the other until the input ends: the body of the process.
+/// Runs one job after the other until the standard input ends: the body of the process.
 pub fn serve() -> Result<()> {
     let mut output = std::io::stdout();
     for line in std::io::stdin().lock().lines() {

@@ -1,10 +1,10 @@
-//! Compares the measured results with the goals.
+//! Compares the results of all parts with the goals, most of which are ratios to Redis.
 
 use super::definition::{Cores, Definition};
 use super::results::{CaseResult, RecoveryResult, Results, ratio, side};
 use crate::suite::Goals;
 
-/// Returns all goals; a goal without a measurement is neither met nor missed.
+/// Returns the goals of all parts. A goal whose part was left out has no measurement, and is neither met nor missed.
 pub fn of(results: &Results, definition: &Definition) -> Goals {
     let mut goals = Goals::default();
     throughput(&mut goals, results, definition);
@@ -28,6 +28,7 @@ pub fn of(results: &Results, definition: &Definition) -> Goals {
     goals
 }
 
+/// Adds the goals of operations in a closed loop, one at a time and pipelined.
 fn throughput(goals: &mut Goals, results: &Results, definition: &Definition) {
     let bounds = &definition.goals;
     for result in results.cases.iter().filter(|result| result.case.series == "pipeline") {
@@ -49,6 +50,7 @@ fn throughput(goals: &mut Goals, results: &Results, definition: &Definition) {
     }
 }
 
+/// Adds the goals of durable updates and of starts over durable keys.
 fn durability(goals: &mut Goals, results: &Results, definition: &Definition) {
     for result in &results.durable {
         let (connections, depth) = (result.connections, result.depth);
@@ -73,6 +75,7 @@ fn durability(goals: &mut Goals, results: &Results, definition: &Definition) {
     }
 }
 
+/// Adds the goals of scans: relative to the read bandwidth of memory, to `memmem`, and to the codec.
 fn scans(goals: &mut Goals, results: &Results, definition: &Definition) {
     for (value_bytes, bound) in &definition.goals.conditions {
         let of =
@@ -92,6 +95,7 @@ fn scans(goals: &mut Goals, results: &Results, definition: &Definition) {
     }
 }
 
+/// Adds the goals of point operations and scans that run together.
 fn beside(goals: &mut Goals, results: &Results, definition: &Definition) {
     let (bounds, beside) = (&definition.goals, results.beside.as_ref());
     let allowed = beside.map_or(f64::NAN, |beside| {
@@ -104,6 +108,7 @@ fn beside(goals: &mut Goals, results: &Results, definition: &Definition) {
     goals.at_least("scans beside points, of their speed alone".to_string(), bounds.beside_scan, scan);
 }
 
+/// Adds the goals of 128 hot keys relative to uniformly chosen keys, on a server and inside the library.
 fn hot(goals: &mut Goals, results: &Results, definition: &Definition) {
     let rate = |skew: &str, cores: Cores| {
         let is_it = |result: &&CaseResult| {

@@ -1,37 +1,41 @@
-//! Keys and values of the generator, and the distribution of the requested keys.
+//! The keys and values of the load generator, and the distributions by which it chooses keys.
 //!
-//! Invariant: a value follows from its key and its version, which the value contains, so that every reply can be
-//! checked byte by byte, regardless of which client wrote the value, and swapped values are detected.
+//! Invariant: a value contains its key and a version, and these determine all its other bytes. Every reply can
+//! therefore be checked byte by byte, regardless of which client wrote the value, and a value of another key is
+//! detected.
 
 use crate::random::{Random, hash};
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a key: its number, and up to as many more that differ between keys.
+/// Minimum and maximum number of bytes per key: eight digits of its number, and up to eight bytes more for its prefix
+/// and random letters, so that lengths differ.
 const KEY_BYTES_MIN: usize = 8;
 const KEY_BYTES_MAX: usize = 16;
 
-/// Digits of a version, and the bytes of a mark such as `@07@`, which a hundredth of all keys have.
+/// Number of hexadecimal digits of a version, and of bytes of a mark such as `@07@`, which a hundredth of all values
+/// have.
 const VERSION_BYTES: usize = 8;
 const MARK_BYTES: usize = 4;
 
-/// Bytes of text from which values are taken; a power of two.
+/// Number of places at which the filler of a value may begin in the random text, and maximum number of its bytes.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Exponent of the skewed distributions, as in YCSB.
+/// Exponent of the Zipf distributions, as in YCSB.
 const ZIPF: f64 = 0.99;
 
 /// A generator of keys and values.
 pub struct Data {
+    /// Random letters, from which the fillers of keys and values are taken.
     text: Vec<u8>,
-    /// Number of prefixes among which keys are distributed; 1 for keys without a prefix.
+    /// Number of key prefixes (`s0:`, `s1:` and so on); 1 for keys without a prefix.
     prefixes: u64,
     value_bytes: usize,
 }
 
 impl Data {
-    /// Creates a generator of values of `value_bytes` bytes, and of keys with one of `prefixes` prefixes (`s0:`, `s1:`
-    /// and so on).
+    /// Creates a generator of values of `value_bytes` bytes, and of keys that are distributed among `prefixes`
+    /// prefixes.
     ///
     /// # Errors
     /// Fails if values are too short to be checked, or too long.
@@ -44,7 +48,7 @@ impl Data {
         Ok(Data { text, prefixes, value_bytes })
     }
 
-    /// Appends the key with a given number.
+    /// Appends the bytes of the key `number` to `out`.
     pub fn key(&self, number: u64, out: &mut Vec<u8>) {
         let start = out.len();
         if self.prefixes > 1 {
@@ -64,7 +68,7 @@ impl Data {
         out.extend(&self.text[from..from + more]);
     }
 
-    /// Appends the value of a key; `key` are the bytes of the key.
+    /// Appends a version of the value of the key `number` to `out`; `key` has the bytes of the key.
     pub fn value(&self, number: u64, key: &[u8], version: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend(key);
@@ -77,7 +81,7 @@ impl Data {
         out.extend(self.filler(number, version, rest));
     }
 
-    /// Returns whether these bytes are a value that the key has had.
+    /// Returns whether `value` is a version of the value of the key `number`; `key` has the bytes of the key.
     pub fn is_value(&self, number: u64, key: &[u8], value: &[u8]) -> bool {
         if value.len() != self.value_bytes || !value.starts_with(key) {
             return false;
@@ -88,28 +92,29 @@ impl Data {
         version.is_some_and(|version| filler == self.filler(number, version, filler.len()))
     }
 
-    /// Returns the bytes of a value.
+    /// Returns the number of bytes per value.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
+    /// Returns the bytes at the end of a value.
     fn filler(&self, number: u64, version: u32, bytes: usize) -> &[u8] {
         let from = hash(number ^ (u64::from(version) << 32)) as usize % TEXT_BYTES;
         &self.text[from..from + bytes]
     }
 }
 
-/// The distribution of the requested keys.
+/// The distribution by which keys are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Skew {
-    /// Uniform.
+    /// All keys alike.
     Uniform,
-    /// Zipf's law with YCSB's exponent, in random order of keys.
+    /// Zipf's law with the exponent of YCSB; ranks are scattered over the numbers of keys.
     Zipf,
-    /// Zipf's law, with the most recently inserted keys most often.
+    /// Zipf's law by age: the key that was inserted last is chosen most often.
     Latest,
-    /// Uniform over this number of keys.
+    /// At most this number of keys alike, and no others.
     Hot(u64),
 }
 
@@ -138,20 +143,20 @@ impl From<Skew> for String {
     }
 }
 
-/// A generator of random numbers of keys.
+/// Chooses keys at random.
 pub struct Draw {
     skew: Skew,
     zipf: Option<Zipf>,
 }
 
 impl Draw {
-    /// Creates a generator for `keys` keys.
+    /// Prepares the choice among `keys` keys, which takes time in proportion to their number for Zipf's law.
     pub fn new(skew: Skew, keys: u64) -> Draw {
         let zipf = matches!(skew, Skew::Zipf | Skew::Latest).then(|| Zipf::new(keys));
         Draw { skew, zipf }
     }
 
-    /// Returns one of the `keys` keys that exist now.
+    /// Returns the number of one of the `keys` keys that exist now.
     pub fn next(&self, random: &mut Random, keys: u64) -> u64 {
         let drawn = random.next();
         match (self.skew, &self.zipf) {
@@ -163,7 +168,8 @@ impl Draw {
     }
 }
 
-/// Ranks by Zipf's law ("Quickly Generating Billion-Record Synthetic Databases", Gray et al. 1994, as in YCSB).
+/// Random ranks that follow Zipf's law ("Quickly Generating Billion-Record Synthetic Databases", Gray et al. 1994, as
+/// in YCSB).
 struct Zipf {
     count: f64,
     sum: f64,
@@ -179,7 +185,7 @@ impl Zipf {
         Zipf { count, sum, alpha: 1.0 / (1.0 - ZIPF), eta }
     }
 
-    /// Returns the rank, starting at 0, for 64 random bits.
+    /// Maps 64 random bits to a rank from 0, the most frequent one.
     fn rank(&self, random: u64) -> u64 {
         let part = (random >> 11) as f64 / (1_u64 << 53) as f64;
         let scaled = part * self.sum;

@@ -1,4 +1,5 @@
-//! Memory of entries, as reported by the servers (table 1).
+//! Bytes of memory per entry (table 1 of the paper): as the servers report them, and as the system sees the processes
+//! grow.
 
 use super::client::Client;
 use super::definition::Definition;
@@ -10,7 +11,8 @@ use super::server::{Durability, GENERATORS, SERVERS, Server, Side};
 use crate::{machine, text};
 use anyhow::{Context, Result};
 
-/// Measures farpool and Redis, each in a new process.
+/// Measures farpool and Redis for each number of keyspaces, each in a new process. memcached is left out, because it
+/// does not report its memory in `INFO`.
 pub fn measure(definition: &Definition, sides: &[Side]) -> Result<Vec<MemoryResult>> {
     let memory = &definition.memory;
     let mut generator = Generator::start(GENERATORS)?;
@@ -27,12 +29,13 @@ pub fn measure(definition: &Definition, sides: &[Side]) -> Result<Vec<MemoryResu
     Ok(results)
 }
 
+/// Fills a new server, and compares its memory before and after.
 fn of_side(definition: &Definition, side: Side, spaces: u64, generator: &mut Generator) -> Result<Bytes> {
     let memory = &definition.memory;
     let mut fixture = Fixture::new(Server::start(side, SERVERS, 1, Durability::None)?);
     let mut client = Client::connect(fixture.server.address)?;
     if side == Side::Farpool && spaces > 1 {
-        // Keys `s0:...` belong to the space `s0`.
+        // A key `s0:…` belongs to the keyspace `s0`, if there is one.
         (0..spaces)
             .try_for_each(|space| client.ask(&["FP.SPACE", "CREATE", &format!("s{space}")]).map(drop))?;
     }
@@ -49,6 +52,7 @@ fn of_side(definition: &Definition, side: Side, spaces: u64, generator: &mut Gen
     })
 }
 
+/// Returns the mean bytes of a key and its value.
 fn payload(keys: u64, value_bytes: usize, spaces: u64) -> Result<f64> {
     let (data, mut all) = (Data::new(value_bytes, spaces)?, Vec::new());
     (0..keys).for_each(|number| data.key(number, &mut all));

@@ -45,10 +45,10 @@ pub struct Options {
     series: Option<String>,
 }
 
-/// A part of the suite.
+/// A part of the suite, which `--parts` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Throughput in a closed loop, series by series.
+    /// Throughput in a closed loop, in series of cases.
     Series,
     /// Response times of one client.
     Response,
@@ -64,7 +64,7 @@ enum Part {
     Beside,
     /// Updates that are on disk before they are acknowledged.
     Always,
-    /// Starts over keys on disk.
+    /// Starts of a server over keys that are on disk.
     Recovery,
     /// Hot keys inside the library.
     Library,
@@ -93,14 +93,21 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// A run of the suite in progress.
 struct Suite<'a> {
     definition: &'a Definition,
+    /// The servers that are installed.
     sides: Vec<Side>,
     results: Results,
+    /// Number of parts that failed.
     failed: usize,
 }
 
 impl Suite<'_> {
+    /// Finds the installed servers and measures the limits of the machine.
+    ///
+    /// # Errors
+    /// Fails if the program `farpool` is not built.
     fn new(definition: &Definition) -> Result<Suite<'_>> {
         let load_average = vec![load_average()];
         let all = [Side::Farpool, Side::Redis, Side::Memcached].map(|side| (side, side.version()));
@@ -122,7 +129,7 @@ impl Suite<'_> {
         Ok(Suite { definition, sides, results, failed: 0 })
     }
 
-    /// Runs a part. A failure does not affect the other parts.
+    /// Runs a part. A failure becomes a note, so that the other parts still run.
     fn run(&mut self, part: Part, series: Option<&str>) {
         if let Err(error) = self.measure(part, series) {
             let name = part.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
@@ -131,6 +138,7 @@ impl Suite<'_> {
         }
     }
 
+    /// Runs a part and stores its results. `series` selects series whose names contain it.
     fn measure(&mut self, part: Part, series: Option<&str>) -> Result<()> {
         let (definition, results) = (self.definition, &mut self.results);
         let of_resp: Vec<Side> = self.sides.iter().copied().filter(|side| *side != Side::Memcached).collect();
@@ -176,7 +184,7 @@ impl Suite<'_> {
     }
 }
 
-/// Lists the operations that sides refused.
+/// Returns a note for each case without a result, because the server refused connections.
 fn refusals(cases: &[results::CaseResult]) -> Vec<String> {
     let all = cases.iter().flat_map(|result| result.sides.iter().map(move |side| (&result.case, side)));
     let refused = all.filter_map(|(case, side)| {
@@ -186,6 +194,7 @@ fn refusals(cases: &[results::CaseResult]) -> Vec<String> {
     refused.collect()
 }
 
+/// Returns the average number of runnable processes in the last minute; NaN if Linux does not report it.
 fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(f64::NAN)

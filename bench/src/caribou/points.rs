@@ -1,5 +1,5 @@
-//! Point operations: throughput in a closed loop, latency in an open one, and the results of `redis-benchmark` for
-//! comparison.
+//! Point operations (reads and writes of single keys): throughput in a closed loop, latency in an open loop, and for
+//! comparison the results of `redis-benchmark`.
 
 use super::definition::{Case, Cores, Definition};
 use super::generator::Generator;
@@ -12,34 +12,37 @@ use crate::text;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 
-/// Connections and depth with which keys are loaded, and the time limit of that.
+/// Number of connections and pipeline depth for loading keys, and the time limit in seconds.
 const FILL: (usize, usize) = (16, 64);
 const FILL_S: f64 = 120.0;
 
-/// Requests of each test of `redis-benchmark`, per pipelined command.
+/// Maximum number of requests per test of `redis-benchmark`, for each command of a pipeline.
 const SECOND_OPINION_REQUESTS: u64 = 30_000;
 
-/// A server, and the keys that it contains.
+/// A server, and what is known of its keys.
 pub struct Fixture {
     pub server: Server,
+    /// The keys of the server; `None` if they are unknown.
     filled: Option<Filled>,
 }
 
+/// The keys of a server: the first `keys` ones, with values of `value_bytes` bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Filled {
     keys: u64,
     value_bytes: usize,
 }
 
-/// Servers and the generator, each on a separate processor or all on both.
+/// Running servers and the load generator.
 pub struct Stage {
     pub servers: Vec<Fixture>,
     pub generator: Generator,
+    /// Number of threads of the generator.
     threads: usize,
 }
 
 impl Stage {
-    /// Starts the servers.
+    /// Starts servers and the generator on the processors that `cores` says.
     pub fn start(sides: &[Side], cores: Cores) -> Result<Stage> {
         let (of_servers, of_generator, threads) = match cores {
             Cores::Own => (SERVERS, GENERATORS, 1),
@@ -54,12 +57,12 @@ impl Stage {
         })
     }
 
-    /// Runs a case on all sides in turns, for `seconds` each time.
+    /// Runs a case on all servers in turns; a run takes `seconds` seconds.
     pub fn case(&mut self, definition: &Definition, case: &Case, seconds: f64) -> Result<CaseResult> {
         let threads = self.threads.min(case.connections);
         let warm_up_s = if case.parts.delete > 0 { 0.0 } else { definition.warm_up_s };
         let sides = in_turns(&mut self.servers, definition.runs, |fixture, round| {
-            // After a run that was refused, the contents are unknown.
+            // Keys are loaded again if a run has deleted or may have lost some.
             if round == 0 || case.parts.delete > 0 || fixture.filled.is_none() {
                 fixture.fill(&mut self.generator, definition.keys, case.value_bytes)?;
             }
@@ -70,13 +73,16 @@ impl Stage {
     }
 
     /// Returns farpool's server and the generator.
+    ///
+    /// # Errors
+    /// Fails if farpool is not among the servers.
     pub fn farpool(&mut self) -> Result<(&mut Fixture, &mut Generator)> {
         let farpool = self.servers.iter_mut().find(|fixture| fixture.server.side == Side::Farpool);
         Ok((farpool.context("farpool does not run")?, &mut self.generator))
     }
 }
 
-/// Runs all servers in turns; `run` also gets the number of the round.
+/// Calls `run` for all servers in turns, with the number of the round from 0. Returns the medians of each server.
 pub fn in_turns(
     servers: &mut [Fixture],
     runs: usize,
@@ -91,11 +97,13 @@ pub fn in_turns(
 }
 
 impl Fixture {
+    /// Takes a server that has just started, whose keys are unknown.
     pub fn new(server: Server) -> Fixture {
         Fixture { server, filled: None }
     }
 
-    /// Fills the server with exactly `keys` keys, with values of `value_bytes` bytes.
+    /// Makes the server contain exactly `keys` keys with values of `value_bytes` bytes. Does nothing if it does
+    /// already.
     pub fn fill(&mut self, generator: &mut Generator, keys: u64, value_bytes: usize) -> Result<()> {
         if self.filled == Some(Filled { keys, value_bytes }) {
             return Ok(());
@@ -104,7 +112,7 @@ impl Fixture {
         self.fill_new(generator, keys, value_bytes, 1)
     }
 
-    /// Fills a server that has no keys; they get one of `prefixes` prefixes.
+    /// Loads keys, distributed among `prefixes` prefixes, into a server that has none.
     pub fn fill_new(
         &mut self,
         generator: &mut Generator,
@@ -135,7 +143,10 @@ impl Fixture {
         Ok(())
     }
 
-    /// Reads keys of a server that has been restarted: a missing value is an error.
+    /// Reads keys of a server that has been restarted.
+    ///
+    /// # Errors
+    /// Fails if the value of a key is missing or wrong.
     pub fn all_are_there(
         &mut self,
         generator: &mut Generator,
@@ -149,7 +160,7 @@ impl Fixture {
         self.run(generator, &job).map(drop)
     }
 
-    /// Returns the job of a case.
+    /// Returns the job of a case on this server, without a duration.
     pub fn job(&self, case: &Case) -> Job {
         Job {
             connections: case.connections,
@@ -162,7 +173,7 @@ impl Fixture {
         }
     }
 
-    /// Carries out a job, and records which keys exist afterwards.
+    /// Runs a job on this server, and keeps track of the keys.
     pub fn run(&mut self, generator: &mut Generator, job: &Job) -> Result<Outcome> {
         let outcome = generator.run(job).with_context(|| self.server.side.name())?;
         if job.mix.delete > 0 || outcome.refused.is_some() {
@@ -173,6 +184,7 @@ impl Fixture {
         Ok(outcome)
     }
 
+    /// Returns a job on this server without any operations.
     fn empty_job(&self) -> Job {
         Job {
             address: self.server.address,
@@ -195,7 +207,7 @@ impl Fixture {
     }
 }
 
-/// Measures all series.
+/// Measures the series for whose names `only` returns true.
 pub fn series(
     definition: &Definition,
     sides: &[Side],
@@ -219,7 +231,7 @@ pub fn series(
     Ok(results)
 }
 
-/// Measures one client with one request at a time.
+/// Measures the response times of one client, which waits for each reply.
 pub fn response(definition: &Definition, stage: &mut Stage) -> Result<Vec<CaseResult>> {
     let mut results = Vec::new();
     for value_bytes in &definition.response.value_bytes {
@@ -233,7 +245,7 @@ pub fn response(definition: &Definition, stage: &mut Stage) -> Result<Vec<CaseRe
     Ok(results)
 }
 
-/// Measures an open loop at several rates, which are fractions of the slowest side's rate in a closed loop.
+/// Measures an open loop at several rates, which are fractions of the slowest side's throughput in a closed loop.
 pub fn load(definition: &Definition, stage: &mut Stage) -> Result<Vec<LoadResult>> {
     let load = &definition.load;
     let case = Case { depth: 1, ..definition.case("load", &load.mix)? };
@@ -253,7 +265,7 @@ pub fn load(definition: &Definition, stage: &mut Stage) -> Result<Vec<LoadResult
     Ok(results)
 }
 
-/// Measures conditional reads compared with plain ones, in turns.
+/// Measures plain reads, conditional reads of matching values, and conditional reads of others on farpool, in turns.
 pub fn conditional(definition: &Definition, stage: &mut Stage) -> Result<Vec<ConditionalResult>> {
     let (fixture, generator) = stage.farpool()?;
     let kinds = [None, Some(true), Some(false)];
@@ -275,7 +287,7 @@ pub fn conditional(definition: &Definition, stage: &mut Stage) -> Result<Vec<Con
     Ok(results)
 }
 
-/// Measures GET and SET with `redis-benchmark`.
+/// Measures GET and SET of farpool and Redis with `redis-benchmark`, as a second opinion on the generator's ratios.
 pub fn second_opinion(definition: &Definition, stage: &Stage) -> Result<Vec<SecondOpinion>> {
     let of = |side: Side| stage.servers.iter().find(|fixture| fixture.server.side == side);
     let (farpool, redis) = of(Side::Farpool).zip(of(Side::Redis)).context("one of the two does not run")?;
@@ -290,7 +302,7 @@ pub fn second_opinion(definition: &Definition, stage: &Stage) -> Result<Vec<Seco
     Ok(results)
 }
 
-/// Returns the requests per second of each test.
+/// Runs `redis-benchmark` on a server. Returns the name and the requests per second of each test.
 fn ask_benchmark(definition: &Definition, fixture: &Fixture, depth: usize) -> Result<Vec<(String, f64)>> {
     let requests = (definition.keys / 5).min(SECOND_OPINION_REQUESTS) * depth.min(16) as u64;
     let (port, depth) = (fixture.server.address.port().to_string(), depth.to_string());

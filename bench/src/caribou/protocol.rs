@@ -1,4 +1,4 @@
-//! The two protocols of the generator: encodes requests, and decodes replies.
+//! The two protocols of the load generator: encodes requests, and decodes replies.
 
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -15,6 +15,7 @@ pub enum Protocol {
 /// A reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
+    /// The value of the key.
     Value(&'a [u8]),
     /// The key does not exist.
     Absent,
@@ -55,7 +56,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the first reply and its length; `None` if more bytes are needed.
+    /// Decodes the first reply in `bytes`. Returns it and its length in bytes; `None` if it has not arrived completely.
     pub fn reply(self, bytes: &[u8]) -> Option<(Reply<'_>, usize)> {
         match self {
             Protocol::Resp => resp_reply(bytes),
@@ -73,6 +74,7 @@ pub fn command(arguments: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends the header of an array (`*`) or of a string (`$`): its kind and its length.
 fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
     out.push(kind);
     if number < 10 {
@@ -84,11 +86,13 @@ fn head(kind: u8, number: usize, out: &mut Vec<u8>) {
     out.extend(b"\r\n");
 }
 
+/// Appends byte strings and the end of a line.
 fn words(parts: &[&[u8]], out: &mut Vec<u8>) {
     parts.iter().for_each(|part| out.extend(*part));
     out.extend(b"\r\n");
 }
 
+/// Decodes the first reply of the Redis protocol.
 fn resp_reply(bytes: &[u8]) -> Option<(Reply<'_>, usize)> {
     let (line, end) = line(bytes)?;
     let reply = match line {
@@ -103,6 +107,7 @@ fn resp_reply(bytes: &[u8]) -> Option<(Reply<'_>, usize)> {
     Some((reply, end))
 }
 
+/// Decodes the first reply of memcached, which ends a value with a line `END`.
 fn memcached_reply(bytes: &[u8]) -> Option<(Reply<'_>, usize)> {
     let (line, end) = line(bytes)?;
     let reply = match line {
@@ -117,7 +122,7 @@ fn memcached_reply(bytes: &[u8]) -> Option<(Reply<'_>, usize)> {
     Some((reply, end))
 }
 
-/// Returns a value of `length` bytes from `start` on, which must be followed by `behind`.
+/// Decodes a value of `length` bytes that begins at `start` and is followed by the bytes `behind`.
 fn value<'a>(bytes: &'a [u8], start: usize, length: usize, behind: &[u8]) -> Option<(Reply<'a>, usize)> {
     let end = start + length + behind.len();
     let all = bytes.get(start..end)?;
@@ -125,12 +130,13 @@ fn value<'a>(bytes: &'a [u8], start: usize, length: usize, behind: &[u8]) -> Opt
     Some((if rest == behind { Reply::Value(value) } else { Reply::Other(all) }, end))
 }
 
-/// Returns the first line without its end, and its length including the end.
+/// Returns the first line without its line end, and the length with it; `None` if the line has not arrived completely.
 fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]), end + 1))
 }
 
+/// Parses a decimal number.
 fn number(digits: &[u8]) -> Option<usize> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -1,11 +1,14 @@
-//! Formats the results as tables.
+//! Formats the results of all parts as tables.
 
 use super::definition::Cores;
-use super::results::{BesideResult, CaseResult, LibraryResult, LoadResult, Results, SideResult, ratio, side};
+use super::results::{
+    BesideResult, CaseResult, ConditionalResult, LibraryResult, LoadResult, MemoryResult, Results,
+    ScanResult, SecondOpinion, SideResult, ratio, side,
+};
 use crate::suite::{RivalResult, Table};
 use crate::text;
 
-/// The sides in the order of columns.
+/// Names of the sides, in the order of the columns.
 const SIDES: [&str; 3] = ["farpool", "Redis", "memcached"];
 
 /// Returns the whole report.
@@ -23,29 +26,29 @@ pub fn text(results: &Results) -> String {
         results.load_average.first().unwrap_or(&f64::NAN),
         results.load_average.last().unwrap_or(&f64::NAN),
     );
-    let parts = [
-        Some(head),
-        (!results.cases.is_empty()).then(|| cases(&results.cases)),
-        (!results.response.is_empty()).then(|| response(&results.response)),
-        (!results.load.is_empty()).then(|| load(&results.load)),
-        (!results.memory.is_empty()).then(|| memory(results)),
-        (!results.conditional.is_empty()).then(|| conditional(results)),
-        (!results.scans.is_empty()).then(|| scans(results)),
+    let sections = [
+        text::section(&results.cases, cases),
+        text::section(&results.response, response),
+        text::section(&results.load, load),
+        text::section(&results.memory, memory),
+        text::section(&results.conditional, conditional),
+        text::section(&results.scans, |scans| self::scans(scans, results)),
         results.beside.as_ref().map(beside),
         (!results.durable.is_empty() || !results.recovery.is_empty()).then(|| durable(results)),
         results.library.as_ref().map(library),
-        (!results.second_opinion.is_empty()).then(|| second_opinion(results)),
+        text::section(&results.second_opinion, second_opinion),
         (!results.goals.is_empty()).then(|| results.goals.table()),
-        (!results.notes.is_empty()).then(|| results.notes.join("\n")),
+        text::section(&results.notes, |notes| notes.join("\n")),
     ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
+    text::report(&head, sections)
 }
 
+/// Formats a number in thousands; a dash for NaN and infinity.
 fn thousands(value: f64) -> String {
     if value.is_finite() { format!("{:.1}", value / 1e3) } else { "-".to_string() }
 }
 
-/// Adds a column for each side. The first column's name has `about` behind the side's.
+/// Adds a column for each side. The name of the first one is followed by `about`, which says what the columns show.
 fn with_sides<'a, R, C: std::fmt::Display>(
     mut table: Table<&'a R>,
     about: &str,
@@ -59,7 +62,7 @@ fn with_sides<'a, R, C: std::fmt::Display>(
     table
 }
 
-/// Adds columns of a value of all sides in thousands, and of the ratio of farpool's to Redis'.
+/// Adds a column for each side with a value in thousands, and a column with the ratio of farpool's value to Redis'.
 fn compared<'a>(
     table: Table<&'a CaseResult>,
     about: &str,
@@ -72,7 +75,7 @@ fn compared<'a>(
     )
 }
 
-/// Adds columns of a latency of all sides in microseconds.
+/// Adds a column for each side with a latency in microseconds.
 fn latencies<'a, R>(
     table: Table<&'a R>,
     about: &str,
@@ -121,8 +124,8 @@ fn load(results: &[LoadResult]) -> String {
     format!("An open loop: latency in microseconds from when a request was due.\n\n{table}")
 }
 
-fn memory(results: &Results) -> String {
-    let table = Table::of(&results.memory)
+fn memory(results: &[MemoryResult]) -> String {
+    let table = Table::of(results)
         .column("spaces", |result| result.spaces)
         .column("entries", |result| result.keys)
         .number("key and value B", 1, |result| result.payload_bytes)
@@ -134,8 +137,8 @@ fn memory(results: &Results) -> String {
     format!("Memory of an entry, as the servers say it (used_memory) and as the system sees it.\n\n{table}")
 }
 
-fn conditional(results: &Results) -> String {
-    let table = Table::of(&results.conditional)
+fn conditional(results: &[ConditionalResult]) -> String {
+    let table = Table::of(results)
         .column("bytes", |result| result.value_bytes)
         .column("GET k/CPU-s", |result| thousands(result.get.per_cpu))
         .column("matches", |result| thousands(result.matching.per_cpu))
@@ -145,8 +148,9 @@ fn conditional(results: &Results) -> String {
     format!("Reads with eight conditions.\n\n{table}")
 }
 
-fn scans(results: &Results) -> String {
-    let conditions = Table::of(&results.scans)
+/// Formats all scans: with conditions, for a substring, and of compressed values.
+fn scans(scans: &[ScanResult], results: &Results) -> String {
+    let conditions = Table::of(scans)
         .column("bytes", |scan| scan.value_bytes)
         .column("rows", |scan| text::rows(scan.rows))
         .column("pass", |scan| format!("{} %", scan.percent))
@@ -193,6 +197,7 @@ fn beside(result: &BesideResult) -> String {
     )
 }
 
+/// Formats durable updates, syncs of the disk, and starts over durable keys.
 fn durable(results: &Results) -> String {
     let table = Table::of(&results.durable)
         .column("connections", |result| result.connections)
@@ -227,8 +232,8 @@ fn library(result: &LibraryResult) -> String {
     )
 }
 
-fn second_opinion(results: &Results) -> String {
-    let table = Table::of(&results.second_opinion)
+fn second_opinion(results: &[SecondOpinion]) -> String {
+    let table = Table::of(results)
         .column("redis-benchmark", |result| &result.test)
         .column("depth", |result| result.depth)
         .column("farpool k/s", |result| thousands(result.farpool))

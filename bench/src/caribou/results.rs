@@ -1,4 +1,4 @@
-//! The results of the suite.
+//! The results of the suite, as they are written to JSON; `bench/rivals/figures_caribou.py` reads the same fields.
 
 use super::definition::Case;
 use super::load::Outcome;
@@ -7,16 +7,17 @@ use crate::stats::median_of;
 use crate::suite::{Goals, Head, RivalResult};
 use serde::Serialize;
 
-/// Results of the suite.
+/// A run of the suite. Parts that were left out have empty lists, or `None`.
 #[derive(Debug, Default, Serialize)]
 pub struct Results {
     #[serde(flatten)]
     pub head: Head,
     pub limits: Limits,
-    /// The number of runnable processes, as Linux' average over a minute, before and after the suite: other processes
-    /// on the machine are included.
+    /// Average number of runnable processes in the minute before and the last minute of the suite (Linux' load
+    /// average). Other processes on the machine are included.
     pub load_average: Vec<f64>,
     pub runs: usize,
+    /// Duration of a run in a closed loop.
     pub seconds: f64,
     pub keys: u64,
     pub sides: Vec<RivalResult>,
@@ -33,15 +34,15 @@ pub struct Results {
     pub recovery: Vec<RecoveryResult>,
     pub library: Option<LibraryResult>,
     pub sync: Option<SyncResult>,
-    /// The goal for recovery.
+    /// The goal of starts over durable keys: minimum ratio of the rates at which farpool and Redis load values.
     pub recovery_at_least: f64,
     pub second_opinion: Vec<SecondOpinion>,
     pub goals: Goals,
-    /// Measurements that failed, with the reasons.
+    /// Measurements that failed or were left out, with the reasons.
     pub notes: Vec<String>,
 }
 
-/// A case with its sides.
+/// A case in a closed loop, with the measurements of each side.
 #[derive(Debug, Serialize)]
 pub struct CaseResult {
     #[serde(flatten)]
@@ -49,54 +50,58 @@ pub struct CaseResult {
     pub sides: Vec<SideResult>,
 }
 
-/// A side: medians of its runs.
+/// The measurements of one side: medians of its runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideResult {
     pub name: String,
-    /// Operations per second, and per second of the server's CPU time.
+    /// Operations per second, and per CPU second of the server.
     pub rate: f64,
     pub per_cpu: f64,
-    /// Number of processors that the server kept busy: if it is less than the server has, the generator is the
-    /// bottleneck.
+    /// Mean number of processors that the server kept busy. If the server has more, the generator is the bottleneck.
     pub busy: f64,
-    /// Latencies from the first byte of a batch sent, or from the time when a request was due, to its replies.
+    /// Percentiles of the latency in microseconds. It ends with the reply, and begins when the batch is queued, or in
+    /// an open loop when the request is due.
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
+    /// Number of reads of keys whose insertion had not completed, in all runs.
     pub misses: u64,
+    /// Operations per second of each run.
     pub rates: Vec<f64>,
-    /// The reason why there is no result.
+    /// The reason why a run has no measurements; `None` if all have some.
     pub refused: Option<String>,
 }
 
-/// An open loop at this number of operations per second.
+/// An open loop at one rate.
 #[derive(Debug, Serialize)]
 pub struct LoadResult {
+    /// Requests per second that are due, and their fraction of the slowest side's throughput in a closed loop.
     pub rate: f64,
     pub part: f64,
     pub sides: Vec<SideResult>,
 }
 
-/// The memory that the servers report for entries, less the memory that they use without any.
+/// Memory per entry on each side, with one number of keyspaces. The memory of a server without entries is subtracted.
 #[derive(Debug, Serialize)]
 pub struct MemoryResult {
     pub spaces: u64,
     pub keys: u64,
-    /// Bytes of keys and values of an entry.
+    /// Mean bytes of the key and the value of an entry.
     pub payload_bytes: f64,
     pub sides: Vec<Bytes>,
 }
 
-/// Bytes for each entry.
+/// Memory per entry on one side.
 #[derive(Debug, Serialize)]
 pub struct Bytes {
     pub name: String,
+    /// Bytes that the server reports (`used_memory`).
     pub entry_bytes: f64,
-    /// Growth of the process's resident memory, which the system rounds up.
+    /// Bytes by which the resident memory of the process has grown.
     pub resident_bytes: f64,
 }
 
-/// Conditional reads compared with plain ones, of values of one size: medians of operations per second of CPU time.
+/// Plain reads (GET) and conditional reads (`FP.CGET`) of values of one size, whose condition matches or does not.
 #[derive(Debug, Serialize)]
 pub struct ConditionalResult {
     pub value_bytes: usize,
@@ -105,20 +110,22 @@ pub struct ConditionalResult {
     pub missing: SideResult,
 }
 
-/// Scans with eight conditions, counting rows that pass or fetching them.
+/// A scan with eight conditions that counts the rows that pass, or fetches them.
 #[derive(Debug, Serialize)]
 pub struct ScanResult {
     pub value_bytes: usize,
+    /// Percentage of the rows that pass.
     pub percent: u64,
     pub fetches: bool,
     pub rows: u64,
     pub ms: f64,
-    /// Bytes of values scanned, and their share of the memory's read bandwidth with two threads.
+    /// Scanned GB of values per second, and their fraction of the memory's read bandwidth with two threads.
     pub gb_s: f64,
     pub of_bandwidth: f64,
 }
 
-/// A scan for a substring compared with a search of the same bytes in one contiguous buffer, on as many threads.
+/// A scan of values for a substring, compared with `memmem` over the same values in one contiguous buffer, on as many
+/// threads.
 #[derive(Debug, Serialize)]
 pub struct SubstringResult {
     pub value_bytes: usize,
@@ -133,15 +140,16 @@ pub struct CompressedResult {
     pub codec: String,
     pub value_bytes: usize,
     pub bytes_per_entry: f64,
-    /// GB/s of plain bytes.
+    /// Scanned GB per second, of plain bytes.
     pub gb_s: f64,
-    /// The codec's speed; `None` if values are not compressed.
+    /// Plain GB per second that the codec alone decompresses; `None` if values are not compressed.
     pub codec_gb_s: Option<f64>,
 }
 
-/// Point operations in an open loop, alone and with concurrent scans of the same space.
+/// Point operations in an open loop and scans of the same keyspace, alone and together.
 #[derive(Debug, Serialize)]
 pub struct BesideResult {
+    /// Point operations per second that are due.
     pub rate: f64,
     pub alone: SideResult,
     pub beside: SideResult,
@@ -150,16 +158,17 @@ pub struct BesideResult {
     pub scans_beside: f64,
 }
 
-/// Updates that are durable before they are acknowledged.
+/// Updates that are durable before they are acknowledged, with one number of connections.
 #[derive(Debug, Serialize)]
 pub struct DurableResult {
     pub connections: usize,
     pub depth: usize,
+    /// The goal: minimum ratio of farpool's operations per second to Redis'.
     pub at_least: f64,
     pub sides: Vec<SideResult>,
 }
 
-/// The time in which the disk makes an append durable.
+/// Times of an `fdatasync` after an append of `bytes` bytes, on the disk of the durable updates.
 #[derive(Debug, Serialize)]
 pub struct SyncResult {
     pub bytes: usize,
@@ -177,7 +186,7 @@ pub struct LibraryResult {
     pub hot: f64,
 }
 
-/// A start over durable keys.
+/// A start of a server over durable keys.
 #[derive(Debug, Serialize)]
 pub struct RecoveryResult {
     pub name: String,
@@ -185,10 +194,11 @@ pub struct RecoveryResult {
     pub is_killed: bool,
     /// Bytes of all values.
     pub bytes: u64,
+    /// Time from the start of the process until it answers.
     pub seconds: f64,
 }
 
-/// Results of `redis-benchmark`, in requests per second.
+/// Requests per second of a test of `redis-benchmark`, on farpool and on Redis.
 #[derive(Debug, Serialize)]
 pub struct SecondOpinion {
     pub test: String,
@@ -198,7 +208,7 @@ pub struct SecondOpinion {
 }
 
 impl SideResult {
-    /// Returns the medians of runs.
+    /// Computes the medians of the runs of the side `name`.
     pub fn of(name: &str, runs: &[Outcome]) -> SideResult {
         SideResult {
             name: name.to_string(),
@@ -215,24 +225,25 @@ impl SideResult {
     }
 }
 
-/// Returns the side with a name.
+/// Returns the measurements of the side `name`; `None` if it is not installed.
 pub fn side<'a>(sides: &'a [SideResult], name: &str) -> Option<&'a SideResult> {
     sides.iter().find(|side| side.name == name)
 }
 
 impl MemoryResult {
-    /// Returns the bytes of an entry on the side with a name.
+    /// Returns the memory per entry on the side `name`; `None` if it was not measured.
     pub fn side(&self, name: &str) -> Option<&Bytes> {
         self.sides.iter().find(|side| side.name == name)
     }
 
-    /// Returns the ratio of farpool's bytes of an entry to Redis'.
+    /// Returns the ratio of farpool's bytes per entry to Redis'; `None` if one of the two was not measured.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.side("farpool")?.entry_bytes / self.side("Redis")?.entry_bytes)
     }
 }
 
-/// Returns the ratio of farpool's value to Redis'.
+/// Returns the ratio of farpool's value to Redis'; `None` if one of the two was not measured, or the ratio is not
+/// finite.
 pub fn ratio(sides: &[SideResult], value: &dyn Fn(&SideResult) -> f64) -> Option<f64> {
     let (farpool, redis) = (side(sides, "farpool")?, side(sides, "Redis")?);
     Some(value(farpool) / value(redis)).filter(|ratio| ratio.is_finite())

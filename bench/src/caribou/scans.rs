@@ -1,4 +1,4 @@
-//! Scans of keys by SQL: with eight conditions, for a substring, and concurrently with point operations.
+//! SQL scans of the values of keys: with eight conditions, for a substring, and concurrently with point operations.
 
 use super::client::Client;
 use super::compressed;
@@ -12,8 +12,8 @@ use super::results::{BesideResult, CompressedResult, ScanResult, SideResult, Sub
 use super::server::{ALL, Durability, Server, Side};
 use crate::limits::Limits;
 use crate::random::Random;
-use crate::stats::median;
-use crate::{pools, suite, text};
+use crate::suite::{self, Samples, turns, turns_after_warm_up};
+use crate::{pools, text, threads};
 use anyhow::{Context, Result, anyhow, bail};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
@@ -24,21 +24,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Number of threads of the node, and of the programs that its scans are compared with.
+/// Number of worker threads of the node, and of threads of the loops that its scans are compared with.
 pub const THREADS: usize = 2;
 
-/// Number of rows in a command that sets several, and number of these commands that wait for their replies.
+/// Number of rows per `FP.ROWSET` command, and number of these commands that are sent before their replies are read.
 const ROWS: u64 = 16;
 const COMMANDS: u64 = 64;
 
-/// Eight integers of 4 bytes, and text that fills up the size.
+/// Schema of the scanned rows, and the bytes of its eight integers of 4 bytes, `c0` to `c7`; the string `pad` fills a
+/// row up to the wanted size.
 const SCHEMA: &str = "id u64, c0 u32, c1 u32, c2 u32, c3 u32, c4 u32, c5 u32, c6 u32, c7 u32, pad utf8";
 const CONDITION_BYTES: usize = 8 * 4;
 
-/// Number of classes in the marks of values, and in `c0`.
+/// Number of classes of values. A value has its class in its mark (`@07@`), and a row in `c0`.
 pub const CLASSES: u64 = 100;
 
-/// A client of farpool's own protocol.
+/// A client of farpool's native protocol, for SQL.
 pub struct Sql {
     runtime: Runtime,
     pool: Arc<dyn Pool>,
@@ -51,7 +52,8 @@ impl Sql {
         Ok(Sql { runtime, pool })
     }
 
-    /// Runs a statement; returns its milliseconds, its rows, and the number in its first row.
+    /// Runs a statement in a new session. Returns its milliseconds, its number of rows, and the integer in the first
+    /// column of the first row (0 if there is none).
     fn run(&self, sql: &str) -> Result<(f64, u64, u64)> {
         let start = Instant::now();
         self.runtime.block_on(async {
@@ -84,12 +86,13 @@ pub fn measure(
     Ok((scans, substrings, compressed))
 }
 
-/// Returns the number of values that make up `mib` MiB.
+/// Returns the number of values of `value_bytes` bytes in `mib` MiB, rounded down so that all classes have the same
+/// number of values.
 pub fn rows_of(mib: usize, value_bytes: usize) -> u64 {
-    // A multiple of the number of classes, so that all classes have the same number of keys.
     ((mib << 20) / value_bytes) as u64 / CLASSES * CLASSES
 }
 
+/// Measures scans with eight conditions that count or fetch the rows that pass, for each percentage of these.
 fn conditions(
     definition: &Definition,
     limits: &Limits,
@@ -111,7 +114,7 @@ fn conditions(
         );
         for fetches in [false, true] {
             let statement = format!("SELECT {} {of}", if fetches { "*" } else { "COUNT(*)" });
-            let ms = times(definition, sql, &statement, fetches, passed)?;
+            let ms = median_ms(definition, sql, &statement, fetches, passed)?;
             let gb_s = gigabytes / (ms / 1e3);
             let of_bandwidth = gb_s / limits.memory_read_2;
             results.push(ScanResult {
@@ -125,28 +128,47 @@ fn conditions(
             });
         }
     }
-    // A space with many keys cannot be dropped.
+    // Removes the keys first, because a keyspace with many keys cannot be dropped.
     server.clear()?;
     Client::connect(server.address)?.ask(&["FP.SPACE", "DROP", "carts"])?;
     Ok(results)
 }
 
-/// Returns the median of the runs of a statement, after a warm-up run; each must return the correct rows.
-pub fn times(definition: &Definition, sql: &Sql, statement: &str, fetches: bool, passed: u64) -> Result<f64> {
-    let mut times = Vec::new();
-    for run in 0..=definition.scan.runs {
+/// Returns the median milliseconds of a statement, after a warm-up run.
+///
+/// # Errors
+/// Fails if a run does not find `passed` rows: in its result if it `fetches` them, else in the count that it returns.
+pub fn median_ms(
+    definition: &Definition,
+    sql: &Sql,
+    statement: &str,
+    fetches: bool,
+    passed: u64,
+) -> Result<f64> {
+    let mut samples = Samples::new(1);
+    for turn in turns_after_warm_up(1, definition.scan.runs) {
         let (ms, rows, count) = sql.run(statement).with_context(|| statement.to_string())?;
         let found = if fetches { rows } else { count };
         if found != passed {
             bail!("{statement}: {found} rows in place of {passed}");
         }
-        if run > 0 {
-            times.push(ms);
-        }
+        samples.add(turn, ms);
     }
-    Ok(median(&times))
+    Ok(samples.median(0, |ms| *ms))
 }
 
+/// Returns the GB/s at which `work` processes `bytes` bytes, in the median of `runs` runs.
+pub fn gb_s(runs: usize, bytes: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut samples = Samples::new(1);
+    for turn in turns(1, runs) {
+        let start = Instant::now();
+        work()?;
+        samples.add(turn, start.elapsed().as_secs_f64());
+    }
+    Ok(bytes as f64 / 1e9 / samples.median(0, |seconds| *seconds))
+}
+
+/// Creates the keyspace `carts` with [`SCHEMA`], and sets `rows` rows of `value_bytes` bytes.
 fn fill_rows(server: &Server, rows: u64, value_bytes: usize) -> Result<()> {
     let mut client = Client::connect(server.address)?;
     client.ask(&["FP.SPACE", "CREATE", "carts", SCHEMA])?;
@@ -164,12 +186,12 @@ fn fill_rows(server: &Server, rows: u64, value_bytes: usize) -> Result<()> {
             command(&arguments, &mut bytes);
             commands += 1;
         }
-        client.send(&bytes)?;
-        (0..commands).try_for_each(|_| client.reply().map(drop))?;
+        client.pipeline(&bytes, commands)?;
     }
     Ok(())
 }
 
+/// Measures a scan of plain values for a substring that one class has.
 fn substring(
     definition: &Definition,
     fixture: &mut Fixture,
@@ -180,14 +202,14 @@ fn substring(
     let rows = rows_of(definition.scan.mib, value_bytes);
     fixture.fill(generator, rows, value_bytes)?;
     let statement = "SELECT COUNT(*) FROM \"default\" WHERE value LIKE '%@07@%'";
-    let ms = times(definition, sql, statement, false, rows / CLASSES)?;
+    let ms = median_ms(definition, sql, statement, false, rows / CLASSES)?;
     let bytes = rows as usize * value_bytes;
     let gb_s = bytes as f64 / 1e9 / (ms / 1e3);
     fixture.server.clear()?;
     Ok(SubstringResult { value_bytes, percent: 1, gb_s, memmem_gb_s: memmem(definition, rows, value_bytes)? })
 }
 
-/// Returns the GB/s of a search of the same bytes in one contiguous buffer, on as many threads.
+/// Returns the GB/s at which `memmem` alone searches the same values in one contiguous buffer, on [`THREADS`] threads.
 fn memmem(definition: &Definition, rows: u64, value_bytes: usize) -> Result<f64> {
     let (data, mut all, mut key) = (Data::new(value_bytes, 1)?, Vec::new(), Vec::new());
     for number in 0..rows {
@@ -195,25 +217,22 @@ fn memmem(definition: &Definition, rows: u64, value_bytes: usize) -> Result<f64>
         data.key(number, &mut key);
         data.value(number, &key, number as u32, &mut all);
     }
-    let half = all.len() / THREADS / value_bytes * value_bytes;
     let finder = Finder::new(b"@07@");
-    let mut times = Vec::new();
-    for _ in 0..definition.scan.runs {
-        let start = Instant::now();
-        let found: usize = std::thread::scope(|scope| {
-            let (first, second) = all.split_at(half);
-            let [first, second] = [first, second].map(|part| scope.spawn(|| finder.find_iter(part).count()));
-            first.join().unwrap_or(0) + second.join().unwrap_or(0)
-        });
-        times.push(start.elapsed().as_secs_f64());
-        if found as u64 != rows / CLASSES {
+    let search = |thread: usize| {
+        // Parts begin and end between two values.
+        let place = |thread: usize| rows as usize * thread / THREADS * value_bytes;
+        Ok(finder.find_iter(&all[place(thread)..place(thread + 1)]).count() as u64)
+    };
+    gb_s(definition.scan.runs, all.len(), || {
+        let found: u64 = threads::on_each(THREADS, search)?.into_iter().sum();
+        if found != rows / CLASSES {
             bail!("memmem finds {found} in place of {}", rows / CLASSES);
         }
-    }
-    Ok(all.len() as f64 / 1e9 / median(&times))
+        Ok(())
+    })
 }
 
-/// Measures point operations in an open loop, alone and with concurrent scans, in turns; also scans alone.
+/// Measures point operations in an open loop and scans of the same keys, each alone and both together, in turns.
 pub fn beside(definition: &Definition, stage: &mut Stage) -> Result<BesideResult> {
     let beside = &definition.beside;
     let case = Case { depth: 1, ..definition.case("beside", &beside.mix)? };
@@ -225,37 +244,41 @@ pub fn beside(definition: &Definition, stage: &mut Stage) -> Result<BesideResult
     let rate = most.rate() * beside.part;
     let scans = Scans { sql: Sql::connect(&fixture.server.pool)?, definition };
     let job = Job { rate: Some(rate), warm_up_s, seconds, ..fixture.job(&case) };
-    let (mut alone, mut both, mut scans_alone, mut scans_beside) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for run in 0..definition.runs {
-        text::progress(&format!("points beside scans: {run} "));
-        alone.push(generator.run(&job)?);
-        scans_alone.push(scans.rate_while(|| {
-            std::thread::sleep(Duration::from_secs_f64(seconds));
-            Ok(())
-        })?);
-        scans_beside.push(scans.rate_while(|| {
-            both.push(generator.run(&job)?);
-            Ok(())
-        })?);
+    // Side 0: points and then scans, each alone. Side 1: both together.
+    let (mut points, mut rates) = (Samples::new(2), Samples::new(2));
+    for turn in turns(2, definition.runs) {
+        text::progress(&format!("points beside scans: {} ", turn.round));
+        let rate = if turn.side == 0 {
+            points.add(turn, generator.run(&job)?);
+            scans.rate_while(|| {
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                Ok(())
+            })
+        } else {
+            scans.rate_while(|| {
+                points.add(turn, generator.run(&job)?);
+                Ok(())
+            })
+        };
+        rates.add(turn, rate?);
     }
     Ok(BesideResult {
         rate,
-        alone: SideResult::of("farpool", &alone),
-        beside: SideResult::of("farpool", &both),
-        scans_alone: median(&scans_alone),
-        scans_beside: median(&scans_beside),
+        alone: SideResult::of("farpool", points.of(0)),
+        beside: SideResult::of("farpool", points.of(1)),
+        scans_alone: rates.median(0, |rate| *rate),
+        scans_beside: rates.median(1, |rate| *rate),
     })
 }
 
-/// Repeated scans, one after the other.
+/// The statement that scans all keys, repeated on one connection.
 struct Scans<'a> {
     sql: Sql,
     definition: &'a Definition,
 }
 
 impl Scans<'_> {
-    /// Returns the scans per second while `work` runs.
+    /// Repeats the scan until `work` has returned. Returns the scans per second.
     fn rate_while(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -268,6 +291,7 @@ impl Scans<'_> {
         })
     }
 
+    /// Repeats the scan until `is_over`, at least once. Returns the scans per second.
     fn until(&self, is_over: &AtomicBool) -> Result<f64> {
         let (start, mut scans) = (Instant::now(), 0.0);
         while !is_over.load(Ordering::Relaxed) || scans == 0.0 {

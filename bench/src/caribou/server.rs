@@ -1,4 +1,4 @@
-//! The compared servers, each in a separate process: farpool's program, Redis, memcached.
+//! The compared servers, each in a separate process that is pinned to processors: farpool, Redis and memcached.
 
 use super::client::Client;
 use super::protocol::Protocol;
@@ -12,23 +12,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Memory for keys, in MiB, and for farpool's other work.
+/// Memory limit for keys in MiB, and for farpool's memory beside them (`--work-memory`).
 const MEMORY_MIB: usize = 3 << 10;
 const WORK_MIB: usize = 1 << 10;
 
-/// Time limit for a server to become ready, even with much data.
+/// Time limit for a server to load its keys and answer.
 const START: Duration = Duration::from_secs(120);
 
-/// Time limit for a server to make pending changes durable and end.
+/// Time limit for a server to make pending changes durable and exit.
 const STOP: Duration = Duration::from_secs(300);
 
-/// The processor of servers and the one of the generator, if each has its own.
+/// The processor of servers and the processor of the generator, in the notation of `taskset`, if they do not share
+/// both.
 pub const SERVERS: &str = "0";
 pub const GENERATORS: &str = "1";
-/// Both of them.
+/// Both processors.
 pub const ALL: &str = "0,1";
 
-/// A compared program.
+/// A compared server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Farpool,
@@ -36,19 +37,20 @@ pub enum Side {
     Memcached,
 }
 
-/// The condition for acknowledging a change.
+/// Durability of a change when it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability<'a> {
-    /// Nothing is durable.
+    /// Changes stay in memory.
     None,
     /// Changes are durable in this folder before they are acknowledged.
     Always(&'a Path),
-    /// Changes are durable in this folder within a second.
+    /// Changes are durable in this folder about a second after they are acknowledged.
     EverySecond(&'a Path),
 }
 
 impl<'a> Durability<'a> {
-    /// Returns the program's option for the time of writing changes, and the folder.
+    /// Returns the value of the option for syncs (the same for farpool and Redis) and the data folder; `None` if
+    /// changes stay in memory.
     fn on_disk(self) -> Option<(&'static str, &'a Path)> {
         match self {
             Durability::None => None,
@@ -58,18 +60,19 @@ impl<'a> Durability<'a> {
     }
 }
 
-/// A server's process.
+/// A running server, whose process is killed when this value is dropped.
 pub struct Server {
     process: Process,
     pub side: Side,
     pub address: SocketAddr,
-    /// Address at which farpool speaks its own protocol.
+    /// URL at which farpool speaks its native protocol; empty for others.
     pub pool: String,
     /// Seconds from the start of the process until it answered.
     pub start_s: f64,
 }
 
 impl Side {
+    /// Returns the name in reports and records.
     pub fn name(self) -> &'static str {
         match self {
             Side::Farpool => "farpool",
@@ -78,6 +81,7 @@ impl Side {
         }
     }
 
+    /// Returns the protocol that the generator speaks with the server.
     pub fn protocol(self) -> Protocol {
         match self {
             Side::Farpool | Side::Redis => Protocol::Resp,
@@ -88,7 +92,7 @@ impl Side {
     /// Returns the version that the program reports.
     ///
     /// # Errors
-    /// Fails if it is not installed.
+    /// Fails if the program is not installed.
     pub fn version(self) -> Result<String> {
         let program = self.program()?;
         let said = Command::new(&program).arg("--version").output();
@@ -102,6 +106,7 @@ impl Side {
         })
     }
 
+    /// Returns the program to start; farpool's is next to this program.
     fn program(self) -> Result<PathBuf> {
         Ok(match self {
             Side::Redis => "redis-server".into(),
@@ -112,7 +117,8 @@ impl Side {
 }
 
 impl Server {
-    /// Starts a server on these processors, with `threads` threads if it supports several.
+    /// Starts a server without keys, or over those in the folder of `durability`, and waits until it answers. It runs
+    /// on these processors, with `threads` threads; Redis always has one.
     pub fn start(side: Side, processors: &str, threads: usize, durability: Durability<'_>) -> Result<Server> {
         let mut command = on_processors(processors, &side.program()?);
         let port = free_port()?;
@@ -151,6 +157,10 @@ impl Server {
         Ok(())
     }
 
+    /// Waits until the server answers.
+    ///
+    /// # Errors
+    /// Fails if its process ends, or after [`START`].
     fn await_answer(&mut self, start: Instant) -> Result<()> {
         while !self.answers() {
             if self.process.try_wait()?.is_some() || start.elapsed() > START {
@@ -161,7 +171,8 @@ impl Server {
         Ok(())
     }
 
-    /// Returns whether the server answers requests, rather than only that it is loading.
+    /// Returns whether the server executes requests. While it loads keys, it refuses connections or replies with an
+    /// error.
     fn answers(&self) -> bool {
         let ask = match self.side.protocol() {
             Protocol::Resp => "PING\r\n",
@@ -194,18 +205,18 @@ impl Server {
         }
     }
 
-    /// Returns whether farpool knows a command.
+    /// Returns whether this version of farpool has the command `name`.
     pub fn knows(&self, name: &str) -> Result<bool> {
         Ok(Client::connect(self.address)?.ask(&["COMMAND", "INFO", name])?.is_some())
     }
 
-    /// Stops the process cleanly, and waits for its end; pending changes become durable.
+    /// Stops the server cleanly, so that pending changes become durable, and waits until its process has ended.
     pub fn stop(self) -> Result<()> {
         self.process.stop(STOP)
     }
 }
 
-/// Returns whether farpool supports durable keys, according to the options of `serve`.
+/// Returns whether this version of farpool supports durable keys: its `serve` then has the option `--fsync`.
 pub fn has_durable_keys() -> Result<bool> {
     let help = Command::new(Side::Farpool.program()?).args(["serve", "--help"]).output()?;
     Ok(String::from_utf8_lossy(&help.stdout).contains("--fsync"))
@@ -218,14 +229,15 @@ pub fn on_processors(processors: &str, program: &Path) -> Command {
     command
 }
 
-/// Raises the limit of open files for this process and its children as far as the system allows: each connection is a
-/// file.
+/// Raises the limit of open files of this process and its children as far as the system allows, because each connection
+/// is a file.
 pub fn allow_many_files() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
+/// Adds farpool's arguments; it chooses free ports and prints them.
 fn farpool_arguments(command: &mut Command, threads: usize, durability: Durability<'_>) {
     command.args(["serve", "--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
     command.args(["--memory", &format!("{MEMORY_MIB}MiB"), "--work-memory", &format!("{WORK_MIB}MiB")]);
@@ -235,6 +247,7 @@ fn farpool_arguments(command: &mut Command, threads: usize, durability: Durabili
     }
 }
 
+/// Adds Redis' arguments, without snapshots.
 fn redis_arguments(command: &mut Command, port: u16, durability: Durability<'_>) {
     command.args([
         "--port",
@@ -256,6 +269,7 @@ fn redis_arguments(command: &mut Command, port: u16, durability: Durability<'_>)
     }
 }
 
+/// Returns a port that was free a moment ago.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -16,15 +16,14 @@ pub fn text(results: &Results) -> String {
         results.threads
     );
     let head = format!("{}{}", results.head.text(about), results.limits);
-    let parts = [
-        (!results.shares.is_empty()).then(|| shares(&results.shares)),
-        (!results.small.is_empty()).then(|| small(&results.small)),
+    let sections = [
+        text::section(&results.shares, shares),
+        text::section(&results.small, small),
         results.inserts.as_ref().map(inserts),
         results.appends.as_ref().map(appends),
         results.changes.as_ref().map(changes),
     ];
-    let parts = [head].into_iter().chain(parts.into_iter().flatten());
-    parts.collect::<Vec<_>>().join("\n\n") + "\n"
+    text::report(&head, sections)
 }
 
 fn shares(results: &[SharesResult]) -> String {

@@ -1,38 +1,37 @@
-//! Clients that run the queries of TPC-H concurrently, each at a different one: on a node over a data directory, in its
-//! process and over loopback, with and without sharing, compared with DuckDB with as many cursors.
+//! Throughput of concurrent clients that run the queries of TPC-H on one node over a data directory: embedded in the
+//! node's process and over loopback TCP, with and without shared scans, and compared with DuckDB with as many cursors.
 //!
-//! The work is fixed, not the time: within a fixed time, a side that is slow at some queries would have run a different
-//! mix. Clients take statements from one list, so that none is idle while there are some left, and every side runs the
-//! same statements.
+//! The work is fixed, not the time, because within a fixed time a side that is slow at some queries would run a
+//! different mix. The clients of a side take their statements from one list, so that no client is idle while statements
+//! are left, and every side runs the same statements.
 
 use super::definition::Clients;
 use super::durable::{DurableNode, ROOM_BYTES, half_of};
-use super::statements::{WORK_BYTES, session_within};
+use super::statements::{WORK_BYTES, session_within, work_through};
 use crate::answers::Answer;
-use crate::pools;
+use crate::machine::Stopwatch;
 use crate::rival::{Mix, Rival, RivalDefinition};
 use crate::stats::{median_of, percentile};
-use crate::suite::Expected;
+use crate::suite::{Expected, Samples, turns};
 use crate::tpch::{data, loading};
-use crate::{machine, places, text};
+use crate::{places, pools, text};
 use anyhow::{Context, Result};
 use farpool::{ErrorKind, Pool, Session, WorkMemory};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
 
-/// The rival.
+/// Name of the rival, and of its side.
 pub const RIVAL: &str = "DuckDB";
 
-/// Maximal number of retries of a statement that a node refuses for lack of memory or turns, and the pause before each.
+/// Maximum number of retries of a statement that the node refuses because it is over a limit or busy, and the pause
+/// before each. Without retries, a side that refuses many statements would do less work than the others.
 const AGAIN_MAX: usize = 200;
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// The part of the data that fits in memory.
+/// Share of the data that the pool of the node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
@@ -40,7 +39,7 @@ pub enum Held {
     Half,
 }
 
-/// The connection of clients to the node.
+/// The way from a client to the node: a call within the process, or loopback TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Embedded,
@@ -48,6 +47,7 @@ pub enum Way {
 }
 
 impl Way {
+    /// Returns the name of the way in reports.
     pub fn name(self) -> &'static str {
         match self {
             Way::Embedded => "embedded",
@@ -55,46 +55,48 @@ impl Way {
         }
     }
 
-    /// Returns the name of the side, depending on whether its node shares the rows that programs read and the results
-    /// of filters.
+    /// Returns the name of the side whose clients take this way to a node with shared scans, or without.
     pub fn side(self, shares: bool) -> String {
         format!("{}{}", self.name(), if shares { "" } else { " without sharing" })
     }
 }
 
-/// Costs of the clients on all sides.
+/// Costs of all numbers of clients on all sides.
 #[derive(Debug, Serialize)]
 pub struct ClientsResult {
     pub scale: f64,
     pub runs: usize,
-    /// The query whose times are recorded.
+    /// Number of the TPC-H query whose times are all recorded: the shortest one.
     pub shortest: usize,
     /// Encoded bytes of all tables.
     pub data_bytes: u64,
-    /// Name and version of the rival, if it is available.
+    /// Name and version of the rival; `None` if it is not installed.
     pub rival: Option<String>,
     pub sides: Vec<SideResult>,
 }
 
-/// Costs for a number of clients on one side; medians.
+/// Costs of a number of clients on one side: medians of the runs.
 #[derive(Debug, Serialize)]
 pub struct SideResult {
     pub side: String,
     pub held: Held,
     pub clients: usize,
+    /// Number of statements that all clients run together.
     pub statements: usize,
+    /// Time of all statements.
     pub seconds: f64,
-    /// CPU time of the clients and the node, or of the rival's process.
+    /// CPU time of the clients and the node, which share this process, or of the rival's process.
     pub cpu_s: f64,
     /// Bytes that the node read from its data directory.
     pub bytes_read: u64,
-    /// Number of times that a statement was refused and repeated, in all runs. The repetitions are part of its time.
+    /// Number of times that the node refused a statement, in all runs. Retries are part of the statement's time.
     pub refused: usize,
-    /// Every time of the shortest query, in all runs.
+    /// All times of the shortest query, in all runs.
     pub shortest_ms: Vec<f64>,
 }
 
 impl SideResult {
+    /// Computes the medians of `mixes`, the runs of a side. `order` has the query of each statement.
     fn of(
         side: String,
         held: Held,
@@ -122,23 +124,26 @@ impl SideResult {
         self.statements as f64 / self.seconds
     }
 
+    /// Returns the 99th percentile of the shortest query's times.
     pub fn shortest_p99_ms(&self) -> f64 {
         percentile(&self.shortest_ms, 0.99)
     }
 }
 
 impl ClientsResult {
+    /// Returns the costs of a number of clients on the side `name`; `None` if they were not measured.
     pub fn side(&self, name: &str, held: Held, clients: usize) -> Option<&SideResult> {
         self.sides.iter().find(|side| (side.side.as_str(), side.held, side.clients) == (name, held, clients))
     }
 }
 
+/// Loads TPC-H into two data directories and the rival, and measures all sides in turns.
 pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> Result<ClientsResult> {
     text::progress("loading TPC-H ");
     let tables = data::folder(clients.scale)?;
-    // Not in the folder for temporary files, which may be in memory.
+    // In the cache, because the system's folder for temporary files may be in memory.
     let folder = tempfile::tempdir_in(places::cache()?)?;
-    // A separate directory for each, so that both can be open and take turns.
+    // A directory for the node with shared scans and one for the node without, because both are open at once.
     let stores = [true, false].map(|shares| (folder.path().join(format!("shares-{shares}")), shares));
     let mut data_bytes = 0;
     for (store, _) in &stores {
@@ -161,16 +166,22 @@ pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> 
                 sides.push(Side::Farpool { node: node.clone(), way, shares: *shares, threads });
             }
         }
-        // All sides have answered each query before times count.
-        turns(&clients.queries, 1, &mut sides, &mut queries, notes).await?;
+        // A warm-up: each side runs each query before times count.
+        for side in &mut sides {
+            turn(side, &clients.queries, 1, &mut queries, notes).await?;
+        }
         for count in clients.clients.iter().copied() {
             let order = clients.order(count);
-            let mut mixes: Vec<Vec<Mixed>> = sides.iter().map(|_| Vec::new()).collect();
-            for _ in 0..clients.runs {
-                let turns = turns(&order, count, &mut sides, &mut queries, notes).await?;
-                mixes.iter_mut().zip(turns).for_each(|(mixes, mixed)| mixes.extend(mixed));
+            let mut samples = Samples::new(sides.len());
+            for next in turns(sides.len(), clients.runs) {
+                if let Some(mixed) = turn(&mut sides[next.side], &order, count, &mut queries, notes).await? {
+                    samples.add(next, mixed);
+                }
             }
-            for (side, mixes) in sides.iter().zip(&mixes).filter(|(_, mixes)| !mixes.is_empty()) {
+            for (side, mixes) in sides.iter().zip((0..).map(|side| samples.of(side))) {
+                if mixes.is_empty() {
+                    continue;
+                }
                 let result = SideResult::of(side.name(), held, count, &order, mixes, clients.shortest);
                 if result.refused > 0 {
                     let SideResult { side, refused, .. } = &result;
@@ -192,7 +203,7 @@ pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> 
     })
 }
 
-/// Loads the tables into a data directory. Returns their encoded bytes.
+/// Loads the tables into a new data directory. Returns their encoded bytes.
 async fn fill(store: &Path, tables: &Path, threads: usize) -> Result<u64> {
     std::fs::create_dir(store)?;
     let node = DurableNode::open(store, ROOM_BYTES, true, threads)?;
@@ -204,44 +215,41 @@ async fn fill(store: &Path, tables: &Path, threads: usize) -> Result<u64> {
     Ok(bytes)
 }
 
+/// Starts the rival and loads the tables into its memory.
 fn start_rival(tables: &Path, threads: usize) -> Result<Rival> {
     let mut rival = Rival::start(RivalDefinition::named(RIVAL)?, threads)?;
     data::load_into(&mut rival, tables, &data::TABLES)?;
     Ok(rival)
 }
 
-/// Lets a number of clients run queries on each side, one side after the other. A rival that fails has no times, but a
-/// note.
-async fn turns(
+/// Runs queries on one side with a number of concurrent clients, and checks the answers. Returns `None` with a note if
+/// the rival fails.
+async fn turn(
+    side: &mut Side,
     order: &[usize],
     clients: usize,
-    sides: &mut [Side],
     queries: &mut Queries,
     notes: &mut Vec<String>,
-) -> Result<Vec<Option<Mixed>>> {
-    let mut turns = Vec::new();
-    for side in sides {
-        let name = side.name();
-        text::progress(&format!("{name}, {clients} clients "));
-        let texts = order.iter().map(|query| queries.text(*query)).collect::<Result<Vec<&str>>>()?;
-        turns.push(match side.run(&texts, clients).await {
-            Ok((mixed, answers)) => {
-                for (query, answer) in order.iter().zip(&answers) {
-                    queries.check(&name, *query, answer)?;
-                }
-                Some(mixed)
+) -> Result<Option<Mixed>> {
+    let name = side.name();
+    text::progress(&format!("{name}, {clients} clients "));
+    let texts = order.iter().map(|query| queries.text(*query)).collect::<Result<Vec<&str>>>()?;
+    match side.run(&texts, clients).await {
+        Ok((mixed, answers)) => {
+            for (query, answer) in order.iter().zip(&answers) {
+                queries.check(&name, *query, answer)?;
             }
-            Err(error) if matches!(side, Side::Rival(_)) => {
-                notes.push(format!("{name} without times with {clients} clients: {error:#}"));
-                None
-            }
-            Err(error) => return Err(error.context(format!("{name}, {clients} clients"))),
-        });
+            Ok(Some(mixed))
+        }
+        Err(error) if matches!(side, Side::Rival(_)) => {
+            notes.push(format!("{name} without times with {clients} clients: {error:#}"));
+            Ok(None)
+        }
+        Err(error) => Err(error.context(format!("{name}, {clients} clients"))),
     }
-    Ok(turns)
 }
 
-/// The texts of the queries, and the answers that all sides must return.
+/// The TPC-H queries by number, with their texts and the answers that all sides must return.
 struct Queries(BTreeMap<usize, (String, Expected<Answer>)>);
 
 impl Queries {
@@ -260,25 +268,26 @@ impl Queries {
         Ok(text)
     }
 
-    /// Compares an answer with the first one of any side.
+    /// Compares the answer of a side with the recorded one, or with that of the side that answered first.
     fn check(&mut self, side: &str, query: usize, answer: &Answer) -> Result<()> {
         let (text, expected) = self.0.get_mut(&query).context("a query of the suite")?;
         expected.check_ordered(side, answer, text).with_context(|| format!("q{query:02}"))
     }
 }
 
+/// A side of the comparison.
 enum Side {
     Farpool { node: Arc<DurableNode>, way: Way, shares: bool, threads: usize },
     Rival(Box<Rival>),
 }
 
-/// Costs of one run.
+/// Costs of one run of a list of statements on one side.
 struct Mixed {
     seconds: f64,
     cpu_s: f64,
     bytes_read: u64,
     refused: usize,
-    /// Times of the statements, in order.
+    /// Milliseconds of each statement, in the order of the list.
     each_ms: Vec<f64>,
 }
 
@@ -290,7 +299,7 @@ impl Side {
         }
     }
 
-    /// Lets a number of clients run statements. The answers are in the order of the statements.
+    /// Runs statements with a number of concurrent clients. Returns the answers in the order of the statements.
     async fn run(&mut self, statements: &[&str], clients: usize) -> Result<(Mixed, Vec<Answer>)> {
         match self {
             Side::Rival(rival) => {
@@ -300,11 +309,10 @@ impl Side {
             }
             Side::Farpool { node, way, threads, .. } => {
                 let sessions = sessions(node, *way, *threads, clients).await?;
-                let statements = statements.iter().map(|text| (*text).to_string()).collect();
-                let (start, cpu) = (Instant::now(), machine::cpu_seconds().unwrap_or(f64::NAN));
-                let ran = go_through(sessions, statements).await?;
-                let seconds = start.elapsed().as_secs_f64();
-                let cpu_s = machine::cpu_seconds().unwrap_or(f64::NAN) - cpu;
+                let statements: Vec<String> = statements.iter().map(|text| (*text).to_string()).collect();
+                let watch = Stopwatch::start();
+                let ran = work_through(sessions, &statements, ask).await?;
+                let (seconds, cpu_s) = watch.seconds();
                 let bytes_read = ran.iter().map(|ran| ran.last.receipt.bytes_from_disk).sum();
                 let refused = ran.iter().map(|ran| ran.refused).sum();
                 let each_ms = ran.iter().map(|ran| ran.ms).collect();
@@ -315,7 +323,7 @@ impl Side {
     }
 }
 
-/// Opens a session for each client, with one memory budget for all of them, as in one engine.
+/// Opens a session for each client. All sessions share one memory budget, as the cursors of one DuckDB do.
 async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) -> Result<Vec<Arc<Session>>> {
     let work = WorkMemory::new(WORK_BYTES);
     let mut sessions = Vec::new();
@@ -329,41 +337,22 @@ async fn sessions(node: &DurableNode, way: Way, threads: usize, clients: usize) 
     Ok(sessions)
 }
 
-/// A statement that has run. Its rows are converted to an answer when no client is running any more.
+/// A statement that has run. Its rows become an [`Answer`] only after all clients have ended, because the conversion
+/// would take CPU time from them.
 struct Ran {
-    /// Milliseconds, with those of all times that it was refused.
+    /// Milliseconds from the first attempt to the last row.
     ms: f64,
+    /// Number of attempts that the node refused.
     refused: usize,
+    /// The attempt that succeeded.
     last: pools::Ran,
 }
 
-/// Runs the statements: each session takes the next one as soon as it has all rows of its last one.
-async fn go_through(sessions: Vec<Arc<Session>>, statements: Vec<String>) -> Result<Vec<Ran>> {
-    let (statements, next) = (Arc::new(statements), Arc::new(AtomicUsize::new(0)));
-    let mut tasks = JoinSet::new();
-    for session in sessions {
-        let (statements, next) = (statements.clone(), next.clone());
-        tasks.spawn(async move {
-            let mut ran = Vec::new();
-            loop {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(statement) = statements.get(place) else { break anyhow::Ok(ran) };
-                ran.push((place, ask(&session, statement).await.with_context(|| statement.clone())?));
-            }
-        });
-    }
-    let mut ran = BTreeMap::new();
-    while let Some(ended) = tasks.join_next().await {
-        ran.extend(ended??);
-    }
-    Ok(ran.into_values().collect())
-}
-
-/// Runs a statement, and repeats it if the node reports that it is busy.
-async fn ask(session: &Session, text: &str) -> Result<Ran> {
+/// Runs a statement, and retries it up to [`AGAIN_MAX`] times if the node refuses it for now.
+async fn ask(session: Arc<Session>, text: String) -> Result<Ran> {
     let (start, mut refused) = (Instant::now(), 0);
     let last = loop {
-        match pools::run(session, text).await {
+        match pools::run(&session, &text).await {
             Err(error) if is_for_now(error.kind) && refused < AGAIN_MAX => {
                 refused += 1;
                 tokio::time::sleep(AGAIN_AFTER).await;
@@ -374,6 +363,7 @@ async fn ask(session: &Session, text: &str) -> Result<Ran> {
     Ok(Ran { ms: pools::milliseconds(start), refused, last })
 }
 
+/// Returns whether the same statement may succeed later.
 fn is_for_now(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::OverLimit | ErrorKind::Busy)
 }

@@ -1,25 +1,27 @@
-//! A node of this process over a data directory, with and without sharing among its clients.
+//! A node in this process over a data directory, with or without shared scans.
 
+use super::stage::connect;
 use crate::node::Served;
 use anyhow::Result;
 use farpool::model::TenantName;
 use farpool::node::{LocalDirectory, Node, NodeConfig, unlock};
-use farpool::{ClientOptions, EmbeddedPool, RemotePool, WorkMemory};
+use farpool::{EmbeddedPool, RemotePool, WorkMemory};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a pool that holds all data.
+/// Pool size in bytes for cases in which all data fits in memory.
 pub const ROOM_BYTES: usize = 4 << 30;
 
-/// Minimal bytes of a pool, for small tables: a few row groups that clients read concurrently.
+/// Minimum pool size in bytes. Reason: half of a small table would not have room for the row groups that clients read
+/// concurrently.
 const POOL_BYTES_MIN: usize = 8 << 20;
 
-/// A node that listens on loopback.
+/// A node over a data directory that listens on a loopback port until it is dropped.
 pub struct DurableNode(Served);
 
 impl DurableNode {
-    /// Opens the data directory in `folder`; `shares` tells whether programs that read the same table share the row
-    /// groups that they read.
+    /// Starts a node with `threads` workers over the data directory `folder`. If `shares`, concurrent scans of one
+    /// table share the row groups that they read from disk and the results of equal filters.
     pub fn open(folder: &Path, pool_bytes: usize, shares: bool, threads: usize) -> Result<DurableNode> {
         let node = Node::start(NodeConfig {
             memory_bytes: pool_bytes,
@@ -32,9 +34,9 @@ impl DurableNode {
         Ok(DurableNode(Served::new(node, 1)?))
     }
 
-    /// Connects a client.
+    /// Connects a client over loopback TCP.
     pub async fn connect(&self) -> Result<Arc<RemotePool>> {
-        Ok(Arc::new(RemotePool::connect(&self.0.url.parse()?, ClientOptions::default()).await?))
+        connect(&self.0.url).await
     }
 
     /// Returns the node's pool without a connection.
@@ -43,7 +45,7 @@ impl DurableNode {
     }
 }
 
-/// Returns the bytes of a pool that holds half of the data.
+/// Returns the pool size in bytes for half of the data, and at least [`POOL_BYTES_MIN`].
 pub fn half_of(data_bytes: u64) -> Result<usize> {
     Ok(usize::try_from(data_bytes / 2)?.max(POOL_BYTES_MIN))
 }

@@ -1,4 +1,4 @@
-//! Compares results with the goals. A missed goal is reported and does not fail the run.
+//! Compares the results of all parts with the goals. A missed goal is reported and does not fail the run.
 
 use super::clients::{ClientsResult, Held, RIVAL, Way};
 use super::dashboards::DashboardResult;
@@ -8,8 +8,8 @@ use super::scans::ScansResult;
 use super::stage::Ways;
 use crate::suite;
 
-/// Formats the goals of all parts that have results.
-pub fn table(results: &Results, definition: &Definition) -> String {
+/// Returns the goals of all parts that have results.
+pub fn of(results: &Results, definition: &Definition) -> suite::Goals {
     let goals = &definition.goals;
     let mut checked = suite::Goals::default();
     for result in &results.pipelines {
@@ -32,9 +32,10 @@ pub fn table(results: &Results, definition: &Definition) -> String {
     if let Some(clients) = &results.clients {
         of_clients(&mut checked, &goals.clients, clients, &definition.clients.clients);
     }
-    checked.table()
+    checked
 }
 
+/// Adds the goals of statements that ran in each of the [`Ways`]: bytes moved, and time as a batch.
 fn of_ways(checked: &mut suite::Goals, goals: &Goals, name: &str, ways: &Ways) {
     let bytes = ways.grouped_bytes as f64 / ways.distinct_bytes as f64;
     checked.at_most(format!("{name}: bytes moved, by those of the columns"), goals.bytes, bytes);
@@ -43,6 +44,8 @@ fn of_ways(checked: &mut suite::Goals, goals: &Goals, name: &str, ways: &Ways) {
     checked.at_most(what, goals.free, ways.free_s / fastest);
 }
 
+/// Adds the goals of a dashboard: one for the first dashboard over the limited link, where bytes decide the time, and
+/// one for the second over loopback, where CPU time does.
 fn of_dashboard(checked: &mut suite::Goals, goals: &Goals, result: &DashboardResult) {
     let bytes = result.together.bytes as f64 / result.apart.bytes as f64;
     let time = result.together.seconds / result.apart.seconds;
@@ -63,6 +66,7 @@ fn of_dashboard(checked: &mut suite::Goals, goals: &Goals, result: &DashboardRes
     }
 }
 
+/// Adds the goals of concurrent scans; `turns` is the number of scans of each client that scans repeatedly.
 fn of_scans(checked: &mut suite::Goals, goals: &Goals, results: &[ScansResult], turns: usize) {
     let of = |name: &str, clients: usize| {
         results.iter().find(|result| result.name == name && result.clients == clients)
@@ -104,6 +108,7 @@ fn of_scans(checked: &mut suite::Goals, goals: &Goals, results: &[ScansResult], 
     }
 }
 
+/// Adds the goals of clients that run TPC-H, for each number of clients that is large enough.
 fn of_clients(checked: &mut suite::Goals, goals: &ClientsGoals, results: &ClientsResult, clients: &[usize]) {
     for clients in clients.iter().copied().filter(|clients| *clients >= goals.least) {
         for (held, bound) in [(Held::All, goals.in_memory), (Held::Half, goals.from_disk)] {

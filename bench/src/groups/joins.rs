@@ -1,5 +1,5 @@
-//! Groups of hash joins of one table: with their number, the work at the client grows, but not the bytes that are
-//! moved.
+//! Groups of hash joins of one table. The client executes them, because nodes do not join: with the number of joins the
+//! client's work grows, but not the bytes that are moved.
 
 use super::definition::Definition;
 use super::stage::{Stage, Ways};
@@ -7,14 +7,16 @@ use crate::text;
 use anyhow::Result;
 use serde::Serialize;
 
-/// Results for a number of joins.
+/// Costs of a number of joins in each of the ways of running them.
 #[derive(Debug, Serialize)]
 pub struct JoinsResult {
+    /// Number of joins.
     pub joins: usize,
     #[serde(flatten)]
     pub ways: Ways,
 }
 
+/// Loads both tables into a new node, and measures groups of each number of joins that the definition lists.
 pub async fn run(definition: &Definition) -> Result<Vec<JoinsResult>> {
     let stage = Stage::start(definition)?;
     let mut distinct_bytes = 0;

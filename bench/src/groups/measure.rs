@@ -1,4 +1,4 @@
-//! Runs the parts of the suite.
+//! Runs the parts of the suite one after the other.
 
 use super::Part;
 use super::clients::{self, ClientsResult};
@@ -29,10 +29,11 @@ pub struct Results {
     pub joins: Vec<JoinsResult>,
     pub dashboards: Vec<DashboardResult>,
     pub scans: Vec<ScansResult>,
-    /// `None` if the clients are left out.
+    /// Results of the clients that run TPC-H; `None` if `--parts` left them out.
     pub clients: Option<ClientsResult>,
 }
 
+/// Runs the selected parts. `notes` are those that the report begins with.
 pub fn run(definition: &Definition, parts: &[Part], notes: Vec<String>) -> Result<Results> {
     let runtime = suite::runtime(definition.threads)?;
     let mut results = Results {
@@ -77,7 +78,8 @@ pub fn run(definition: &Definition, parts: &[Part], notes: Vec<String>) -> Resul
     Ok(results)
 }
 
-/// Runs the pipelines over one table, with each overlap.
+/// Runs the pipelines over one table: with each overlap in all ways, and with the first and the largest overlap in the
+/// paper's modes.
 async fn run_pipelines(
     stage: &Stage<'_>,
     table: &Table,
@@ -96,7 +98,8 @@ async fn run_pipelines(
     Ok(())
 }
 
-/// Runs a dashboard over loopback and over the limited link, if it can be limited.
+/// Runs a dashboard over loopback, and over the link with limited bandwidth. If the bandwidth cannot be limited, a note
+/// says so.
 fn run_dashboard(
     runtime: &Runtime,
     stage: &Stage<'_>,

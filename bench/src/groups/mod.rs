@@ -1,5 +1,5 @@
-//! The suite `groups`: queries of one client that read the same columns receive these once, and clients of one node
-//! share the row groups that they read and the results of filters.
+//! The suite `groups`: work that concurrent queries share. Queries of one client that read the same columns fetch these
+//! once, and clients of one node share the row groups that scans read from disk and the results of equal filters.
 
 mod clients;
 mod dashboards;
@@ -36,7 +36,7 @@ pub struct Options {
     scale: Option<f64>,
 }
 
-/// A part of the suite.
+/// A part of the suite, which `--parts` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Scans of one client with common columns.
@@ -55,20 +55,9 @@ enum Part {
 pub fn run(options: &Options) -> Result<()> {
     let refused = link::enter();
     let mut definition = Definition::read(&options.common)?;
-    if let Some(runs) = options.common.runs {
-        definition.clients.runs = runs.max(1);
-    }
     definition.clients.scale = options.scale.unwrap_or(definition.clients.scale);
-    let names = definition.tables.iter().map(|table| table.name.clone()).collect::<Vec<_>>();
     if let Some(part) = &options.tables {
-        // Dashboards keep the table at their position.
-        let kept = |place: usize| names[place].contains(part);
-        definition.dashboards.retain(|dashboard| kept(dashboard.table));
-        let places: Vec<usize> = (0..names.len()).filter(|place| kept(*place)).collect();
-        for dashboard in &mut definition.dashboards {
-            dashboard.table = places.iter().position(|place| *place == dashboard.table).unwrap_or_default();
-        }
-        definition.tables.retain(|table| table.name.contains(part));
+        definition.keep_tables(part);
     }
     let notes = refused.into_iter().map(|why| format!("without a network of its own: {why}")).collect();
     let parts = options.parts.as_deref().unwrap_or(Part::value_variants());

@@ -1,4 +1,5 @@
-//! The paper's pipelines: scans of one table that share some of their columns.
+//! The pipelines of the paper (Geyer et al., CIDR 2023): aggregates over one table, each over three columns, of which
+//! all pipelines have some in common.
 
 use super::definition::Table;
 use super::stage::{Stage, Ways};
@@ -9,26 +10,30 @@ use farpool::{Nearness, Pool};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Pipelines over one table, with one overlap.
+/// Costs of the pipelines over one table, with one overlap, by the place where columns and rows are processed.
 #[derive(Debug, Serialize)]
 pub struct PipelinesResult {
     pub table: String,
+    /// Number of columns that all pipelines have in common.
     pub overlap: usize,
     #[serde(flatten)]
     pub ways: Ways,
 }
 
-/// The pipelines in one of the paper's modes of execution.
+/// Times of the pipelines over one table, with one overlap, in the paper's modes of execution: how many pipelines run
+/// concurrently, and with how many threads. Everything runs at the client.
 #[derive(Debug, Serialize)]
 pub struct ModeResult {
     pub table: String,
+    /// Number of columns that all pipelines have in common.
     pub overlap: usize,
-    /// In order: one thread in total; all threads for each pipeline in turn; half of the pipelines concurrently; all
-    /// concurrently with a thread each.
+    /// Median seconds: one pipeline after the other with one thread; one after the other with all threads; half of the
+    /// pipelines concurrently, with two threads; all concurrently, with one thread.
     pub modes_s: [f64; 4],
 }
 
-/// Runs the pipelines with one overlap in each of the ways. `column_bytes` are the bytes of the table's columns.
+/// Runs the pipelines with one overlap in each of the [`Ways`]. `column_bytes` has the encoded bytes of each of the
+/// table's columns.
 pub async fn ways(
     stage: &Stage<'_>,
     table: &Table,
@@ -40,18 +45,20 @@ pub async fn ways(
     Ok(PipelinesResult { table: table.name.clone(), overlap, ways })
 }
 
-/// Runs the pipelines with one overlap in each of the modes.
+/// Runs the pipelines with one overlap in each of the paper's modes, in turns.
 pub async fn modes(stage: &Stage<'_>, table: &Table, overlap: usize) -> Result<ModeResult> {
     let (statements, _) = stage.definition.pipelines.statements(overlap, table);
     let (all, threads) = (statements.len(), stage.definition.threads);
-    let mut answers = Answers::default();
+    // Pipelines that run concurrently, and threads of the session.
     let modes = [(1, 1), (1, threads), (all / 2, 2), (all, 1)];
-    let mut samples = Samples::new(modes.len());
+    let (mut answers, mut samples) = (Answers::of(&statements), Samples::new(modes.len()));
     for turn in turns(modes.len(), stage.definition.runs) {
         let (at_once, threads) = modes[turn.side];
         let pool: Arc<dyn Pool> = stage.near(Nearness::Always).await?;
         let session = session(&pool, true, threads).await?;
-        samples.add(turn, answers.check(concurrently(&session, &statements, at_once).await?)?.0);
+        let ran = concurrently(&session, &statements, at_once).await?;
+        answers.check(&format!("{at_once} at once with {threads} threads"), &ran.answers)?;
+        samples.add(turn, ran.seconds);
     }
     let modes_s = std::array::from_fn(|mode| samples.median(mode, |seconds| *seconds));
     Ok(ModeResult { table: table.name.clone(), overlap, modes_s })

@@ -1,4 +1,4 @@
-//! Formats the results as tables.
+//! Formats the results of all parts as tables.
 
 use super::clients::{ClientsResult, Held, RIVAL, SideResult, Way};
 use super::dashboards::DashboardResult;
@@ -19,37 +19,28 @@ pub fn text(results: &Results, definition: &Definition) -> String {
         results.runs, definition.threads
     );
     let (head, notes) = (results.head.text(about), text::lines(&results.notes));
-    let mut report = format!("{head}{}\n{notes}", results.limits);
-    let mut part = |about: &str, table: String| report.push_str(&format!("\n{about}\n\n{table}\n"));
-    if !results.pipelines.is_empty() {
-        let about = format!("{} pipelines of three columns each. {WAYS}", definition.pipelines.count);
-        part(&about, pipelines(&results.pipelines));
-        part("The same in the paper's modes of execution, seconds.", modes(&results.modes));
-    }
-    if !results.joins.is_empty() {
-        let about = format!("Hash joins of one table, each with another half of a smaller one. {WAYS}");
-        part(&about, joins(&results.joins));
-    }
-    if !results.dashboards.is_empty() {
-        let about = "Dashboards: their statements one by one, and together.";
-        part(about, dashboards(&results.dashboards));
-    }
-    if !results.scans.is_empty() {
-        let about = "Clients of one node that scan one table at once, with and without sharing.";
-        part(about, scans(&results.scans));
-    }
-    if let Some(results) = &results.clients {
-        part(&about_clients(results), clients(results, definition));
-    }
-    report.push_str(&format!("\n{}\n", goals::table(results, definition)));
-    report
+    let of_pipelines = |results: &[PipelinesResult]| {
+        let count = definition.pipelines.count;
+        format!("{count} pipelines of three columns each. {WAYS}\n\n{}", pipelines(results))
+    };
+    let sections = [
+        text::section(&results.pipelines, of_pipelines),
+        text::section(&results.modes, modes),
+        text::section(&results.joins, joins),
+        text::section(&results.dashboards, dashboards),
+        text::section(&results.scans, scans),
+        results.clients.as_ref().map(|results| clients(results, definition)),
+        Some(goals::of(results, definition).table()),
+    ];
+    text::report(&format!("{head}{}\n{notes}", results.limits), sections)
 }
 
+/// Explains the columns of [`with_ways`].
 const WAYS: &str = "Seconds. Nothing is done at the node: rows are sent for each; columns are sent for each (isolated); columns are sent \
                     once for all, which run at once; columns are at the client already (local). And as a batch with free choice \
                     of what is done where.";
 
-/// Adds the columns of costs in each of the ways.
+/// Adds columns for the costs in each of the [`Ways`].
 fn with_ways<T: Copy>(table: Table<T>, ways: impl Fn(T) -> Ways) -> String {
     let of_columns = |ways: &Ways| ways.grouped_bytes as f64 / ways.distinct_bytes as f64;
     let table = table
@@ -76,7 +67,8 @@ fn pipelines(results: &[PipelinesResult]) -> String {
 }
 
 fn joins(results: &[JoinsResult]) -> String {
-    with_ways(Table::of(results).column("joins", |result| result.joins), |result| result.ways)
+    let table = with_ways(Table::of(results).column("joins", |result| result.joins), |result| result.ways);
+    format!("Hash joins of one table, each with another half of a smaller one. {WAYS}\n\n{table}")
 }
 
 fn modes(results: &[ModeResult]) -> String {
@@ -87,7 +79,7 @@ fn modes(results: &[ModeResult]) -> String {
     for (mode, name) in names.into_iter().enumerate() {
         table = table.number(name, 3, |result| result.modes_s[mode]);
     }
-    table.to_string()
+    format!("The same in the paper's modes of execution, seconds.\n\n{table}")
 }
 
 fn dashboards(results: &[DashboardResult]) -> String {
@@ -105,7 +97,7 @@ fn dashboards(results: &[DashboardResult]) -> String {
         .ratio("time", 2, |result| result.together.seconds / result.apart.seconds)
         .ratio("CPU", 2, |result| result.together.cpu_s / result.apart.cpu_s)
         .ratio("bytes", 2, bytes);
-    table.to_string()
+    format!("Dashboards: their statements one by one, and together.\n\n{table}")
 }
 
 fn scans(results: &[ScansResult]) -> String {
@@ -122,7 +114,7 @@ fn scans(results: &[ScansResult]) -> String {
         .bytes("read", |result| result.unshared.bytes_read)
         .ratio("time", 2, |result| result.shared.seconds / result.unshared.seconds)
         .ratio("CPU", 2, |result| result.shared.cpu_s / result.unshared.cpu_s);
-    table.to_string()
+    format!("Clients of one node that scan one table at once, with and without sharing.\n\n{table}")
 }
 
 fn about_clients(results: &ClientsResult) -> String {
@@ -138,7 +130,8 @@ fn about_clients(results: &ClientsResult) -> String {
     )
 }
 
-/// The sides with one number of clients: with and without sharing, and the rival, which has all data in memory.
+/// A row of the table of clients: the costs of one number of clients with and without shared scans, and of the rival,
+/// which always has all data in memory.
 #[derive(Clone, Copy)]
 struct Compared<'r> {
     in_memory: &'static str,
@@ -181,5 +174,5 @@ fn clients(results: &ClientsResult, definition: &Definition) -> String {
         .number("CPU", 1, |row| row.rival.map(|rival| rival.cpu_s))
         .number("p99", 0, |row| row.rival.map(p99))
         .ratio("by DuckDB", 2, |row| row.rival.map(|rival| row.shared.throughput() / rival.throughput()));
-    table.to_string()
+    format!("{}\n\n{table}", about_clients(results))
 }

@@ -1,95 +1,100 @@
-//! A node with tables in a separate process, and the ways of running statements over it.
+//! A node with tables in a separate process, and the ways of running statements over it: they differ in what is sent to
+//! the client, columns or rows, and how often.
 
 use super::definition::Definition;
-use super::statements::{self, Answers, Ran, WORK_BYTES, concurrently, sequentially, session};
+use super::statements::{Answers, Ran, WORK_BYTES, batch, concurrently, sequentially, session};
 use crate::node::NodeProcess;
-use crate::stats::median_of;
+use crate::suite::{Samples, turns_after_warm_up};
 use crate::tables::{self, Content};
 use crate::{pools, text};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use farpool::{
-    ClientOptions, LoadMode, NearPool, Nearness, Pool, PoolUrl, RemotePool, TableName, WorkMemory,
+    ClientOptions, LoadMode, NearPool, Nearness, Pool, RemotePool, Session, TableName, WorkMemory,
 };
 use serde::Serialize;
 use std::sync::Arc;
 
-/// A node with tables.
+/// A node with tables, in a separate process.
 pub struct Stage<'a> {
     pub definition: &'a Definition,
     pub node: NodeProcess,
 }
 
-/// Costs of statements that read the same columns, in each of the ways: median seconds, and bytes that are moved.
+/// Costs of a list of statements in each way of running them: median seconds, and bytes on the wire in the last run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Ways {
-    /// One after the other without push-down, with rows sent for each statement.
+    /// One statement after the other without push-down: the node sends the rows that each statement reads.
     pub rows_s: f64,
     pub rows_bytes: u64,
-    /// One after the other at the client, with a separate transfer of all columns for each statement.
+    /// One statement after the other at the client, which fetches the encoded columns again for each.
     pub isolated_s: f64,
     pub isolated_bytes: u64,
-    /// Concurrently, with columns sent once.
+    /// All statements concurrently at the client, which fetches the encoded columns once.
     pub grouped_s: f64,
     pub grouped_bytes: u64,
-    /// Encoded bytes of the columns that are read.
+    /// Encoded bytes of the columns that the statements read, each column counted once.
     pub distinct_bytes: u64,
-    /// Concurrently, over columns that are already at the client.
+    /// All statements concurrently at the client, whose cache already holds the columns.
     pub local_s: f64,
-    /// As a batch, with push-down as the cost model decides.
+    /// As one batch, with an empty cache: the cost model decides what runs at the node and which columns are fetched.
     pub free_s: f64,
     pub free_bytes: u64,
 }
 
+/// A way of running statements; [`Ways`] describes them.
+#[derive(Clone, Copy, Debug)]
+enum Execution {
+    Rows,
+    Isolated,
+    Grouped,
+    Local,
+    Free,
+}
+
+/// All ways, in the order of the turns: `Local` needs the cache that `Grouped` has filled.
+const EXECUTIONS: [Execution; 5] =
+    [Execution::Rows, Execution::Isolated, Execution::Grouped, Execution::Local, Execution::Free];
+
 impl<'a> Stage<'a> {
+    /// Starts a node without tables.
     pub fn start(definition: &'a Definition) -> Result<Stage<'a>> {
         Ok(Stage { definition, node: NodeProcess::start(definition.threads)? })
     }
 
-    /// Loads a table. Returns the encoded bytes of its columns.
+    /// Loads a table into the node. Returns the encoded bytes of each of its columns.
     pub async fn load(&self, name: &str, columns: &[(String, Content)], rows: u64) -> Result<Vec<u64>> {
         load(&*self.node.connect().await?, name, columns, rows).await
     }
 
+    /// Connects a client without a column cache.
     pub async fn remote(&self) -> Result<Arc<RemotePool>> {
-        let url: PoolUrl = self.node.url.parse()?;
-        Ok(Arc::new(RemotePool::connect(&url, ClientOptions::default()).await?))
+        connect(&self.node.url).await
     }
 
-    /// Returns a pool without any columns at the client. With [`Nearness::Always`], nothing runs at the node.
+    /// Connects a client with an empty column cache. With [`Nearness::Always`], nothing runs at the node: the client
+    /// fetches the columns that it needs.
     pub async fn near(&self, nearness: Nearness) -> Result<Arc<NearPool>> {
         let work = WorkMemory::new(WORK_BYTES);
         Ok(NearPool::open(self.remote().await?, self.definition.cache_mib << 20, work, nearness)?)
     }
 
-    /// Runs statements in each of the ways, in turns. `distinct_bytes` are the bytes of the columns that they read.
+    /// Runs statements in each of the ways, in turns. `distinct_bytes` are the encoded bytes of the columns that they
+    /// read.
     pub async fn ways(&self, statements: &[String], distinct_bytes: u64) -> Result<Ways> {
-        let Definition { runs, threads, .. } = *self.definition;
-        let all = statements.len();
-        let threads_each = threads.div_ceil(all);
-        let mut answers = Answers::default();
-        let mut rounds: Vec<[(f64, u64); 5]> = Vec::new();
-        for run in 0..=runs {
-            let remote: Arc<dyn Pool> = self.remote().await?;
-            let session_of_rows = session(&remote, false, threads).await?;
-            let rows = answers.check(sequentially(&session_of_rows, statements).await?)?;
-            let isolated = answers.check(self.isolated(statements).await?)?;
-            let near = self.near(Nearness::Always).await?;
-            let pool: Arc<dyn Pool> = near.clone();
-            let session_of_group = session(&pool, true, threads_each).await?;
-            let (seconds, _) = answers.check(concurrently(&session_of_group, statements, all).await?)?;
-            let grouped = (seconds, near.bytes_fetched());
-            let local = answers.check(concurrently(&session_of_group, statements, all).await?)?;
-            let pool: Arc<dyn Pool> = self.near(Nearness::Auto).await?;
-            let session_of_batch = session(&pool, true, threads).await?;
-            let free = answers.check(statements::batch(&session_of_batch, statements).await?)?;
-            // The first round is a warm-up and does not count.
-            if run > 0 {
-                rounds.push([rows, isolated, grouped, local, free]);
-            }
+        let (mut answers, mut samples) = (Answers::of(statements), Samples::new(EXECUTIONS.len()));
+        let mut group = None;
+        for turn in turns_after_warm_up(EXECUTIONS.len(), self.definition.runs) {
+            let execution = EXECUTIONS[turn.side];
+            let Ran { seconds, bytes, answers: actual } =
+                self.execute(execution, statements, &mut group).await?;
+            answers.check(&format!("{execution:?}"), &actual)?;
+            samples.add(turn, (seconds, bytes));
         }
-        let [rows, isolated, grouped, local, free] = std::array::from_fn(|way| {
-            (median_of(&rounds, |round| round[way].0), rounds.last().map_or(0, |round| round[way].1))
-        });
+        let cost = |side| {
+            let bytes = samples.of(side).last().map_or(0, |(_, bytes)| *bytes);
+            (samples.median(side, |(seconds, _)| *seconds), bytes)
+        };
+        let [rows, isolated, grouped, local, free] = std::array::from_fn(cost);
         Ok(Ways {
             rows_s: rows.0,
             rows_bytes: rows.1,
@@ -104,23 +109,62 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Runs each statement with a separate client, without any columns at the client.
+    /// Runs statements in one of the ways. [`Execution::Grouped`] leaves its session, whose cache then holds all
+    /// columns, in `group`, from which the [`Execution::Local`] that follows takes it.
+    async fn execute(
+        &self,
+        execution: Execution,
+        statements: &[String],
+        group: &mut Option<Arc<Session>>,
+    ) -> Result<Ran> {
+        let (all, threads) = (statements.len(), self.definition.threads);
+        match execution {
+            Execution::Rows => {
+                let remote: Arc<dyn Pool> = self.remote().await?;
+                sequentially(&session(&remote, false, threads).await?, statements).await
+            }
+            Execution::Isolated => self.isolated(statements).await,
+            Execution::Grouped => {
+                let near = self.near(Nearness::Always).await?;
+                let pool: Arc<dyn Pool> = near.clone();
+                let session = group.insert(session(&pool, true, threads.div_ceil(all)).await?);
+                let ran = concurrently(session, statements, all).await?;
+                Ok(Ran { bytes: near.bytes_fetched(), ..ran })
+            }
+            Execution::Local => {
+                let session = group.take().context("no session has the columns")?;
+                concurrently(&session, statements, all).await
+            }
+            Execution::Free => {
+                let near: Arc<dyn Pool> = self.near(Nearness::Auto).await?;
+                batch(&*session(&near, true, threads).await?, statements).await
+            }
+        }
+    }
+
+    /// Runs each statement with a client of its own, whose column cache is empty.
     async fn isolated(&self, statements: &[String]) -> Result<Ran> {
-        let (mut seconds, mut bytes, mut results) = (0.0, 0, Vec::new());
+        let mut all = Ran { seconds: 0.0, bytes: 0, answers: Vec::new() };
         for statement in statements {
             let near = self.near(Nearness::Always).await?;
             let pool: Arc<dyn Pool> = near.clone();
             let session = session(&pool, true, self.definition.threads).await?;
-            let (of_one, _, result) = sequentially(&session, std::slice::from_ref(statement)).await?;
-            seconds += of_one;
-            bytes += near.bytes_fetched();
-            results.extend(result);
+            let ran = sequentially(&session, std::slice::from_ref(statement)).await?;
+            all.seconds += ran.seconds;
+            all.bytes += near.bytes_fetched();
+            all.answers.extend(ran.answers);
         }
-        Ok((seconds, bytes, results))
+        Ok(all)
     }
 }
 
-/// Loads a table into a pool. Returns the encoded bytes of its columns.
+/// Connects a client to the node at `url`.
+pub async fn connect(url: &str) -> Result<Arc<RemotePool>> {
+    Ok(Arc::new(RemotePool::connect(&url.parse()?, ClientOptions::default()).await?))
+}
+
+/// Loads a table of generated rows into a pool, and waits for its profile. Returns the encoded bytes of each of its
+/// columns.
 pub async fn load(pool: &dyn Pool, name: &str, columns: &[(String, Content)], rows: u64) -> Result<Vec<u64>> {
     text::progress(&format!("loading {rows} rows "));
     let batches = tables::batches(columns, rows).collect::<Result<_>>()?;

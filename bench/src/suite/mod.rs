@@ -8,7 +8,7 @@ mod rivals;
 mod table;
 mod turns;
 
-pub use expected::{Compared, Expected};
+pub use expected::Expected;
 pub use goals::{Bound, Goals};
 pub use rivals::{RivalResult, list, start};
 pub use table::Table;

@@ -1,4 +1,4 @@
-//! Tests the generator with a minimal server, which can return incorrect replies.
+//! Tests of the load generator against a minimal server in this process, which can return wrong replies.
 
 use super::{Job, Mix, Outcome, Skew, run};
 use crate::caribou::protocol::Protocol;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 type Keys = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
-/// A function that modifies a reply.
+/// A change of a reply before it is sent.
 type Lie = fn(Vec<u8>) -> Vec<u8>;
 
 #[test]
@@ -20,7 +20,7 @@ fn operations_are_counted_and_checked() {
     assert_eq!((outcome.operations, outcome.keys), (300, 300));
     let mixed = Mix { read: 40, update: 30, insert: 10, modify: 20, ..Mix::default() };
     let outcome = run(&job(server, mixed, 300, 500)).expect("all replies are right");
-    // Updates that follow reads are counted in addition.
+    // The updates of `modify` are counted in addition to the 500 operations.
     assert!(outcome.operations > 550 && outcome.keys > 310, "{outcome:?}");
     let outcome =
         run(&job(server, Mix { delete: 100, ..Mix::default() }, 300, 1000)).expect("each is there once");
