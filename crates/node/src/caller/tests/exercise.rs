@@ -1,4 +1,4 @@
-//! How to exercise each verb of the table of rights: as a Caller, and as a client of the native protocol.
+//! Exercises of each verb of the table of rights: as a Caller, and as a client of the native protocol.
 
 use super::super::*;
 use super::tenant;
