@@ -59,7 +59,7 @@ struct NextTable {
     first_new: usize,
 }
 
-/// How the state of a table continues its previous state: which rows they have in common.
+/// Relation of a table's new state to its previous state: the rows that they have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Continuity {
     /// All rows are the same, in other row groups.

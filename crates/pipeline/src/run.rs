@@ -118,7 +118,7 @@ struct RunState {
     reservation: Option<Reservation>,
 }
 
-/// What a run does with the rows that pass the filter.
+/// Use that a run makes of the rows which pass the filter.
 enum RunOutput {
     /// Rows are returned as batches.
     Batches,

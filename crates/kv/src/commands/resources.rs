@@ -1,4 +1,4 @@
-//! What a command on keys holds during its execution: the locks of the shards (parts of the keys) that it uses, and the
+//! Resources that a command on keys holds during its execution: the locks of the shards (parts of the keys) that it uses, and the
 //! recorder of its changes for the log.
 
 use super::room::ProtectedKeys;
@@ -10,7 +10,7 @@ use crate::session::ExecutionMode;
 use crate::shard::Shard;
 use std::ops::Range;
 
-/// What a command or transaction holds during its execution: its locked shards, and the recorder that collects its
+/// Resources that a command or transaction holds during its execution: its locked shards, and the recorder that collects its
 /// changes for the log.
 pub(crate) struct CommandResources<'a> {
     pub(super) shards: LockedShards<'a>,

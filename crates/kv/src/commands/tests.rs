@@ -106,7 +106,7 @@ fn commands_are_found_by_their_names_in_any_case() {
     assert!(command(&[]).is_none());
 }
 
-/// That a name is listed only once is checked when the table is compiled.
+/// A name that is listed twice is an error when the table is compiled.
 #[test]
 fn every_command_of_session_and_host_has_one_row() {
     let of_host = COMMANDS.iter().filter_map(Command::of_host).map(|command| command as usize);

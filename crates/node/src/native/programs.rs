@@ -30,7 +30,7 @@ pub(super) struct ProgramStart {
     pub wanted: RequestedResult,
 }
 
-/// What the client wants from a program: its rows, or a change of the table.
+/// Result that the client wants from a program: its rows, or a change of the table.
 pub(super) enum RequestedResult {
     /// Rows in the form `results`; the message `answer` is sent before them.
     Rows { answer: Response, results: ResultForm },

@@ -20,7 +20,7 @@ pub(super) struct Identity {
     pub pass: Option<AccessPass>,
 }
 
-/// What an authenticated client has of its tenant (keys, slow log, list of clients); also for a client that needs no
+/// Parts of its tenant that an authenticated client has (keys, slow log, list of clients); also for a client that needs no
 /// token.
 pub(super) struct AdmittedClient {
     pub caller: Caller,
