@@ -171,18 +171,9 @@ pub async fn run(clients: &Clients, threads: usize, notes: &mut Vec<String>) -> 
             turn(side, &clients.queries, 1, &mut queries, notes).await?;
         }
         for count in clients.clients.iter().copied() {
-            let order = clients.order(count);
-            let mut samples = Samples::new(sides.len());
-            for next in turns(sides.len(), clients.runs) {
-                if let Some(mixed) = turn(&mut sides[next.side], &order, count, &mut queries, notes).await? {
-                    samples.add(next, mixed);
-                }
-            }
-            for (side, mixes) in sides.iter().zip((0..).map(|side| samples.of(side))) {
-                if mixes.is_empty() {
-                    continue;
-                }
-                let result = SideResult::of(side.name(), held, count, &order, mixes, clients.shortest);
+            for (side, mixes) in in_turns(clients, count, &mut sides, &mut queries, notes).await? {
+                let order = clients.order(count);
+                let result = SideResult::of(side, held, count, &order, &mixes, clients.shortest);
                 if result.refused > 0 {
                     let SideResult { side, refused, .. } = &result;
                     notes.push(format!(
@@ -220,6 +211,26 @@ fn start_rival(tables: &Path, threads: usize) -> Result<Rival> {
     let mut rival = Rival::start(RivalDefinition::named(RIVAL)?, threads)?;
     data::load_into(&mut rival, tables, &data::TABLES)?;
     Ok(rival)
+}
+
+/// Runs the queries for `count` clients on all sides in turns. Returns each side that has not failed in all runs: its
+/// name and its runs.
+async fn in_turns(
+    clients: &Clients,
+    count: usize,
+    sides: &mut [Side],
+    queries: &mut Queries,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(String, Vec<Mixed>)>> {
+    let order = clients.order(count);
+    let mut samples = Samples::new(sides.len());
+    for next in turns(sides.len(), clients.runs) {
+        if let Some(mixed) = turn(&mut sides[next.side], &order, count, queries, notes).await? {
+            samples.add(next, mixed);
+        }
+    }
+    let named = sides.iter().map(Side::name).zip(samples.into_sides().flatten());
+    Ok(named.filter(|(_, mixes)| !mixes.is_empty()).collect())
 }
 
 /// Runs queries on one side with a number of concurrent clients, and checks the answers. Returns `None` with a note if

@@ -26,6 +26,8 @@ use tokio::runtime::Runtime;
 
 /// Options of every suite.
 #[derive(Debug, clap::Args)]
+// The options of a suite are a type of the same name, by which clap would name the group of its arguments again.
+#[group(skip)]
 pub struct Options {
     /// Tiny data, one counted run: seconds. Answers are still checked.
     #[arg(long)]
