@@ -105,7 +105,15 @@ impl Query {
         let table = TableName::new(&self.table).expect("tables of the simulation have valid names");
         let filter = self.filter();
         let (output, order, limit) = self.shape.parts();
-        Program { table, version: None, filter, output, order, limit: limit.map(|limit| limit as u64) }
+        Program {
+            table,
+            version: None,
+            lookups: Vec::new(),
+            filter,
+            output,
+            order,
+            limit: limit.map(|limit| limit as u64),
+        }
     }
 
     /// Checks that `answer` is the result of the query over `rows`.

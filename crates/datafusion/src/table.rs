@@ -153,7 +153,15 @@ impl PoolTable {
     ) -> Program {
         let rows = columns.iter().map(|&i| NamedExpr::column(&self.info.schema, i)).collect();
         let (table, version) = (self.info.name.clone(), Some(self.info.version));
-        Program { table, version, filter, output: Output::Rows(rows), order: Vec::new(), limit }
+        Program {
+            table,
+            version,
+            lookups: Vec::new(),
+            filter,
+            output: Output::Rows(rows),
+            order: Vec::new(),
+            limit,
+        }
     }
 }
 

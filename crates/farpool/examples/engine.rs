@@ -180,7 +180,15 @@ fn names() -> Result<Program> {
 
 fn program(filter: Expr, output: Output) -> Result<Program> {
     let table = TableName::new("orders")?;
-    Ok(Program { table, version: None, filter: Some(filter), output, order: Vec::new(), limit: None })
+    Ok(Program {
+        table,
+        version: None,
+        lookups: Vec::new(),
+        filter: Some(filter),
+        output,
+        order: Vec::new(),
+        limit: None,
+    })
 }
 
 fn at_least(amount: i128) -> Result<Expr> {

@@ -19,6 +19,7 @@ mod hidden;
 mod joins;
 mod keys;
 mod larger;
+mod lookups;
 mod lost_handles;
 mod memory;
 mod near;

@@ -385,7 +385,15 @@ impl Stack {
             }
         };
         let filter = Expr::all(self.filters);
-        Ok(Program { table, version, filter, output, order: self.order, limit: self.limit })
+        Ok(Program {
+            table,
+            version,
+            lookups: Vec::new(),
+            filter,
+            output,
+            order: self.order,
+            limit: self.limit,
+        })
     }
 }
 

@@ -230,6 +230,38 @@ impl Expr {
         }
     }
 
+    /// Replaces the index of each column that the expression reads by `new` of it.
+    pub fn renumber(&mut self, new: &impl Fn(usize) -> usize) {
+        match self {
+            Expr::Column(index) => *index = new(*index),
+            Expr::Literal(_) => {}
+            Expr::Compare(_, l, r) | Expr::Arithmetic(_, l, r) => {
+                l.renumber(new);
+                r.renumber(new);
+            }
+            Expr::And(parts)
+            | Expr::Or(parts)
+            | Expr::InFilter(parts, _)
+            | Expr::Opaque { inputs: parts, .. } => parts.iter_mut().for_each(|part| part.renumber(new)),
+            Expr::Not(e)
+            | Expr::IsNull(e)
+            | Expr::InList(e, _)
+            | Expr::InSet(e, _)
+            | Expr::Negate(e)
+            | Expr::Cast(e, _) => e.renumber(new),
+            Expr::Like { value, .. } | Expr::Regex { value, .. } => value.renumber(new),
+            Expr::Case { branches, otherwise } => {
+                for (when, then) in branches {
+                    when.renumber(new);
+                    then.renumber(new);
+                }
+                if let Some(otherwise) = otherwise {
+                    otherwise.renumber(new);
+                }
+            }
+        }
+    }
+
     /// Adds the indexes of the columns that the expression reads to `columns`.
     pub fn collect_columns(&self, columns: &mut BTreeSet<usize>) {
         if let Expr::Column(index) = self {

@@ -34,6 +34,13 @@ impl<'a> Columns<'a> {
         self.schema
     }
 
+    /// Returns the minimum and maximum of a column whose values are stored as integers of at most 64 bits; `None` if
+    /// they are not known.
+    pub fn integer_bounds(self, column: usize) -> Option<(i64, i64)> {
+        let (min, max) = self.bounds(column)?;
+        Some((i64::try_from(min).ok()?, i64::try_from(max).ok()?))
+    }
+
     /// Returns the minimum and maximum of a column whose values are stored as integers; `None` if they are not known.
     fn bounds(self, column: usize) -> Option<Range> {
         let known = self.statistics.get(column)?;

@@ -6,7 +6,9 @@
 //! throughout; only the sort order refers to columns of the result. Everything that a program does not specify (which
 //! bytes are read, in which order, by how many workers) is decided by the node.
 
-use crate::{Aggregate, Error, Expr, Result, SortKey, TableName, Version, brief, cast, facts, limits, order};
+use crate::{
+    Aggregate, Error, Expr, Lookup, Result, SortKey, TableName, Version, brief, cast, facts, limits, order,
+};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,6 +20,10 @@ pub struct Program {
     pub table: TableName,
     /// The table version to read; `None` reads the newest one when the program starts.
     pub version: Option<Version>,
+    /// Joins of the table's rows with the results of other programs, in this order. All other expressions of the program
+    /// are over the rows behind them: the columns of the table come first, so that `Expr::Column` means the same column
+    /// of the table as without lookups, and then what each lookup adds.
+    pub lookups: Vec<Lookup>,
     /// A boolean expression; only rows for which it is true pass. `None` lets all rows pass.
     pub filter: Option<Expr>,
     /// Output that is computed from the rows that pass.
@@ -76,6 +82,7 @@ impl Program {
         Program {
             table,
             version: None,
+            lookups: Vec::new(),
             filter: None,
             output: Output::Rows(rows),
             order: Vec::new(),
@@ -93,6 +100,28 @@ impl Program {
             }
         };
         self.filter.iter().chain(output).collect()
+    }
+
+    /// Returns the program with `new` of the index of each column that its filter and its output read. Its lookups stay
+    /// as they are.
+    #[must_use]
+    pub fn renumbered(mut self, new: &impl Fn(usize) -> usize) -> Program {
+        self.filter.iter_mut().for_each(|filter| filter.renumber(new));
+        let keys = match &mut self.output {
+            Output::Rows(columns) => columns,
+            Output::Aggregate { keys, aggregates } => {
+                for aggregate in aggregates {
+                    aggregate
+                        .arguments
+                        .iter_mut()
+                        .chain(&mut aggregate.filter)
+                        .for_each(|expr| expr.renumber(new));
+                }
+                keys
+            }
+        };
+        keys.iter_mut().for_each(|key| key.expr.renumber(new));
+        self
     }
 
     /// Returns the indexes of the columns that the program reads: its smart addressing (Korolija et al., *Farview*,

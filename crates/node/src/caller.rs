@@ -267,13 +267,33 @@ impl Caller {
     }
 
     /// Binds a program to a version of its table, and decides for each of its operators whether and how the node
-    /// executes it (push-down).
+    /// executes it (push-down). The programs of its lookups are bound to the versions that they name, or to the newest.
     ///
     /// # Errors
-    /// Errors for mistakes in the program; `Cancelled` if the caller was cancelled.
+    /// Errors for mistakes in the program or in that of a lookup, whose tables must be the caller's; `Cancelled` if the
+    /// caller was cancelled.
     pub fn prepare(&self, program: &Program, version: Version, table: Arc<Table>) -> Result<BoundProgram> {
         self.check(Verb::Prepare)?;
-        BoundProgram::prepare(program, self.chosen(program, table)?, version, self.node.budget())
+        program.check_lookups()?;
+        if !program.lookups.is_empty() && table.live_rows().is_some() {
+            let message =
+                format!("{:?} is a space of keys: its rows have no lookups", program.table.as_str());
+            return Err(Error::invalid(message).advise("join the rows in the engine"));
+        }
+        let sides = program.lookups.iter().map(|lookup| self.prepare_lookup(&lookup.program));
+        let sides = sides.collect::<Result<_>>()?;
+        BoundProgram::prepare_joined(
+            program,
+            self.chosen(program, table)?,
+            version,
+            self.node.budget(),
+            sides,
+        )
+    }
+
+    fn prepare_lookup(&self, program: &Program) -> Result<Arc<BoundProgram>> {
+        let (version, table) = self.source(&program.table)?;
+        self.prepare(program, version, table).map(Arc::new)
     }
 
     /// Creates a run (an execution) of a program, with `conditions` as an additional filter. Nothing is executed until

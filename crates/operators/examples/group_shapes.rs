@@ -103,6 +103,7 @@ fn program(filter: Option<Expr>, keys: &[&str], aggregates: &[(AggregateFunction
     Program {
         table: TableName::new("rows").expect("a name"),
         version: None,
+        lookups: Vec::new(),
         filter,
         output,
         order: Vec::new(),

@@ -112,6 +112,7 @@ fn program(filter: Option<Expr>, keys: &[usize], aggregates: Vec<Aggregate>) -> 
     Program {
         table: TableName::new("lineitem").expect("a name"),
         version: None,
+        lookups: Vec::new(),
         filter,
         output,
         order: Vec::new(),

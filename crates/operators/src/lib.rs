@@ -18,6 +18,7 @@ mod evaluate;
 mod failure;
 mod group;
 mod lanes;
+mod lookup;
 mod pace;
 mod plan;
 mod project;
@@ -29,5 +30,6 @@ mod topk;
 
 pub use aggregate::{ChosenWay, KeyForm, Way};
 pub use group::HashKey;
+pub use lookup::{Lookup, LookupBuild, LookupTable, Probing};
 pub use pace::{Pace, Progress, Unpaced};
 pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

@@ -18,7 +18,7 @@ use crate::select::Filter;
 use crate::topk::Threshold;
 use arrow_schema::SchemaRef;
 use farpool_columns::{RowGroup, Table};
-use farpool_model::{Columns, Expr, Program, Result};
+use farpool_model::{ColumnStatistics, Columns, Expr, Program, Result};
 use operator::{Held, MergeWork, Operator, Source};
 use std::fmt;
 use std::sync::Arc;
@@ -97,8 +97,7 @@ impl Paths {
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
     /// Any row groups with the schema.
-    #[cfg(test)]
-    Any,
+    Any(Memory),
     /// Exactly these row groups; the second field limits the memory for groups of GROUP BY.
     Known(&'a [&'a RowGroup], Memory),
 }
@@ -129,6 +128,21 @@ impl Plan {
         let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
         let columns = Columns::new(&table.schema, &table.statistics);
         Plan::compile_over(program, &table.schema, columns, Input::Known(&groups, memory), Paths::ALL)
+    }
+
+    /// Compiles `program`, without its lookups, for rows with the schema `schema`, of which only the statistics of
+    /// columns are known (one entry for each, or none). The plan may run on any row groups with this schema and within
+    /// these statistics.
+    ///
+    /// # Errors
+    /// Errors of [`Plan::compile`].
+    pub fn compile_rows(
+        program: &Program,
+        schema: &SchemaRef,
+        statistics: &[ColumnStatistics],
+        memory: Memory,
+    ) -> Result<Plan> {
+        Plan::compile_over(program, schema, Columns::new(schema, statistics), Input::Any(memory), Paths::ALL)
     }
 
     /// Compiles `program` for `input` with only the fast paths that `paths` allows.
@@ -278,6 +292,17 @@ impl Plan {
     /// row group whose rows all pass can be returned without being decoded.
     pub fn plain_columns(&self) -> Option<Vec<usize>> {
         self.compiled.output.projection().and_then(Projection::plain_columns)
+    }
+
+    /// Emits the result rows of a plan without aggregation and sort order that wait in `state` for a batch to be full.
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
+    pub fn flush(&self, state: &mut State, emit: &mut Emit<'_>) -> Result<()> {
+        match (&self.compiled.output, &mut state.held) {
+            (Operator::Rows(projection), Held::Rows(pending)) => projection.finish(pending, emit).map(|_| ()),
+            _ => Ok(()),
+        }
     }
 
     /// Prepares the merge of the states of all workers. Must be called after the last row group. Besides partial

@@ -5,9 +5,10 @@
 //! operators the node can execute) depend on the compiled plan. When conditions are added for one execution, only the
 //! conditions are compiled.
 
-use crate::budget::{Budget, prepare_within};
+use crate::budget::{Budget, prepare_rows_within, prepare_within};
+use crate::joined::{Joined, Row};
 use farpool_columns::{LiveRows, Table};
-use farpool_model::{Error, Expr, Facts, Prepared, Program, Result, Version, limits, program};
+use farpool_model::{Answer, Error, Expr, Facts, Prepared, Program, Result, Version, limits, program};
 use farpool_operators::Plan;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,6 +25,8 @@ pub struct BoundProgram {
     plan: OnceLock<Plan>,
     bytes: usize,
     columns: BTreeSet<usize>,
+    /// The lookups of the program, and the stages in which it is carried out; `None` without lookups.
+    joined: Option<Arc<Joined>>,
     /// Conditions that were added to the program by [`BoundProgram::narrowed`].
     conditions: Option<Expr>,
 }
@@ -44,6 +47,9 @@ impl BoundProgram {
     /// # Errors
     /// Errors of [`crate::prepare`].
     pub fn prepare(program: &Program, table: Arc<Table>, version: Version, budget: Budget) -> Result<Self> {
+        if !program.lookups.is_empty() {
+            return Err(Error::internal("a program with lookups is prepared with the programs of these"));
+        }
         let (prepared, plan) = prepare_within(program, &table, version, budget)?;
         let (bytes, columns) = (FORMS * prepared.effective.check_size()?, prepared.effective.columns());
         let plan = plan.map(OnceLock::from).unwrap_or_default();
@@ -54,8 +60,54 @@ impl BoundProgram {
             plan,
             bytes,
             columns,
+            joined: None,
             conditions: None,
         })
+    }
+
+    /// Prepares `program`, which may have lookups, for `table` at `version` within `budget`. `sides` are the programs of the
+    /// lookups, prepared for their own tables.
+    ///
+    /// # Errors
+    /// Errors of [`BoundProgram::prepare`]; `Invalid` or `OverLimit`, naming what is wrong with a lookup, or if the
+    /// program of a lookup is not carried out whole.
+    pub fn prepare_joined(
+        program: &Program,
+        table: Arc<Table>,
+        version: Version,
+        budget: Budget,
+        sides: Vec<Arc<BoundProgram>>,
+    ) -> Result<Self> {
+        if program.lookups.is_empty() && sides.is_empty() {
+            return BoundProgram::prepare(program, table, version, budget);
+        }
+        let row = Row::of(program, &table, &sides)?;
+        let prepared = prepare_rows_within(program, &row, version, budget)?;
+        let of_sides: usize = sides.iter().map(|side| side.bytes).sum();
+        let bytes = FORMS * prepared.effective.check_size()? + of_sides;
+        let joined = Joined::new(&prepared.effective, &table, &row, sides, budget)?;
+        let columns = joined.scan.columns();
+        Ok(BoundProgram {
+            prepared: Arc::new(prepared),
+            table,
+            budget,
+            plan: OnceLock::new(),
+            bytes,
+            columns,
+            joined: Some(Arc::new(joined)),
+            conditions: None,
+        })
+    }
+
+    /// Returns the lookups of the program, and its stages; `None` without lookups.
+    pub(crate) fn joined(&self) -> Option<&Arc<Joined>> {
+        self.joined.as_ref()
+    }
+
+    /// Returns why an operator of the program is not carried out completely; `None` if all are.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let answer = self.prepared.answers.iter().find(|answer| answer.answer != Answer::Exact)?;
+        Some(answer.reason.clone().unwrap_or_else(|| answer.operator.name().to_string()))
     }
 
     /// Returns the prepared program: the answer for each operator, and the effective program, which is executed
@@ -95,7 +147,7 @@ impl BoundProgram {
     /// # Errors
     /// Errors of [`BoundProgram::plan`].
     pub(crate) fn filtered(&self) -> Result<Option<Filtered>> {
-        let Some(rows) = self.table.live_rows() else { return Ok(None) };
+        let Some(rows) = self.table.live_rows().filter(|_| self.joined.is_none()) else { return Ok(None) };
         let program = &self.prepared.effective;
         let filter = Expr::all(program.filter.iter().chain(&self.conditions).cloned().collect());
         let Some(filtered) = filter.and_then(|filter| rows.filtered(&filter)) else { return Ok(None) };
@@ -139,11 +191,12 @@ impl BoundProgram {
             plan: OnceLock::from(self.plan()?.narrowed(conditions, &self.table.schema)?),
             bytes: self.bytes + FORMS * bytes,
             columns,
+            joined: self.joined.clone(),
             conditions: Expr::all(self.conditions.iter().chain([conditions]).cloned().collect()),
         })
     }
 
-    /// Returns the compiled program. Compiles it if this was not done before.
+    /// Returns the compiled program; with lookups, that of its scan. Compiles it if this was not done before.
     ///
     /// # Errors
     /// `Invalid` when the program does not fit the table.
@@ -152,7 +205,8 @@ impl BoundProgram {
             return Ok(plan.clone());
         }
         // Two threads may compile at the same time; the second result is dropped.
-        let plan = Plan::compile(&self.prepared.effective, &self.table, self.budget.memory())?;
+        let program = self.joined.as_ref().map_or(&self.prepared.effective, |joined| &joined.scan);
+        let plan = Plan::compile(program, &self.table, self.budget.memory())?;
         Ok(self.plan.get_or_init(|| plan).clone())
     }
 }

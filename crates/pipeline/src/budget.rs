@@ -8,10 +8,13 @@
 //! Example: a group key has 5,000 distinct values according to its zone maps, and the budget has room for 1,000 groups.
 //! The answer is `superset`: several result rows may have the same group key, and the host must merge them.
 
+use crate::joined::Row;
 use crate::prepare::{prepare, raw_columns};
+use arrow_schema::SchemaRef;
 use farpool_columns::Table;
 use farpool_model::{
-    Answer, Columns, Output, PartialForm, Prepared, Program, Result, Version, brief, limits,
+    Aggregate, Answer, Columns, NamedExpr, Output, PartialForm, Prepared, Program, Result, Version, brief,
+    limits,
 };
 use farpool_operators::{HashKey, Memory, Plan};
 
@@ -61,11 +64,34 @@ pub(crate) fn prepare_within(
         return Ok((prepared, None));
     };
     let plan = Plan::compile(&prepared.effective, table, budget.memory())?;
-    let is_small = keys.is_empty() && !aggregates.iter().any(|a| a.function.is_state());
-    if is_small || plan.fits(budget.memory()) {
+    if is_small(keys, aggregates) || plan.fits(budget.memory()) {
         return Ok((with_way(prepared, &plan, table)?, Some(plan)));
     }
-    in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
+    in_parts(program, prepared, &plan, &table.schema, budget).map(|prepared| (prepared, None))
+}
+
+/// Prepares `program`, whose lookups give the rows `row`, at `version` within `budget`.
+///
+/// # Errors
+/// Errors of [`prepare`].
+pub(crate) fn prepare_rows_within(
+    program: &Program,
+    row: &Row,
+    version: Version,
+    budget: Budget,
+) -> Result<Prepared> {
+    let prepared = prepare(program, row.columns(), version)?;
+    let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
+    let plan = row.compile(&prepared.effective, budget)?;
+    if is_small(keys, aggregates) || plan.fits(budget.memory()) {
+        return Ok(prepared);
+    }
+    in_parts(program, prepared, &plan, &row.schema, budget)
+}
+
+/// Returns whether an aggregation has a single group, without sketches.
+fn is_small(keys: &[NamedExpr], aggregates: &[Aggregate]) -> bool {
+    keys.is_empty() && !aggregates.iter().any(|a| a.function.is_state())
 }
 
 /// Appends to the answer of the aggregation, which EXPLAIN shows, the implementation that it uses and the reason.
@@ -88,34 +114,34 @@ fn in_parts(
     program: &Program,
     prepared: Prepared,
     plan: &Plan,
-    table: &Table,
+    schema: &SchemaRef,
     budget: Budget,
 ) -> Result<Prepared> {
     let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
     let mebibytes = budget.state_bytes_max.div_ceil(1 << 20);
     if keys.is_empty() || !plan.partial_states_fit(budget.memory()) {
         let reason = format!("its states may not fit {mebibytes} MiB");
-        return refused(program, &prepared, &reason, table);
+        return refused(program, &prepared, &reason, schema);
     }
-    let form = PartialForm::of(aggregates, &table.schema)?;
+    let form = PartialForm::of(aggregates, schema)?;
     let reason = format!("its groups may not fit {mebibytes} MiB");
     let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
     let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
     // The partial result of a mean is two columns, so that there may be more columns than a program may have.
-    match effective.result_schema(&table.schema) {
-        Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, table),
+    match effective.result_schema(schema) {
+        Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, schema),
         _ => {
             let reason = format!("{reason}, and its sums in parts may not fit 38 digits");
-            refused(program, &prepared, &reason, table)
+            refused(program, &prepared, &reason, schema)
         }
     }
 }
 
 /// Refuses the grouping: the effective program returns the columns that the host needs to group the rows itself.
-fn refused(program: &Program, prepared: &Prepared, reason: &str, table: &Table) -> Result<Prepared> {
-    let output = raw_columns(program, &table.schema);
+fn refused(program: &Program, prepared: &Prepared, reason: &str, schema: &SchemaRef) -> Result<Prepared> {
+    let output = raw_columns(program, schema);
     let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
-    weakened(prepared, effective, Answer::Refused, reason, table)
+    weakened(prepared, effective, Answer::Refused, reason, schema)
 }
 
 /// Replaces the answer of the grouping by `answer`, which is not `exact`, and refuses the limit or top-k after it.
@@ -124,7 +150,7 @@ fn weakened(
     effective: Program,
     answer: Answer,
     reason: &str,
-    table: &Table,
+    rows: &SchemaRef,
 ) -> Result<Prepared> {
     let mut answers = prepared.answers.clone();
     for operator in &mut answers {
@@ -135,7 +161,7 @@ fn weakened(
         };
         (operator.answer, operator.reason) = (answer, Some(reason.to_string()));
     }
-    let schema = effective.result_schema(&table.schema)?;
+    let schema = effective.result_schema(rows)?;
     Ok(Prepared { version: prepared.version, answers, effective, schema })
 }
 

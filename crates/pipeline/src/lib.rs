@@ -17,6 +17,7 @@ mod bound;
 mod budget;
 mod cancel;
 mod dispenser;
+mod joined;
 mod memory_need;
 mod pace;
 mod predicate_cache;

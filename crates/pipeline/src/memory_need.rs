@@ -6,8 +6,9 @@
 //! early as partial results, less memory is enough.
 
 use crate::bound::BoundProgram;
+use crate::joined::Joined;
 use farpool_columns::Table;
-use farpool_model::{Output, limits};
+use farpool_model::{Output, Result, limits};
 use farpool_operators::Plan;
 
 /// Number of copies that a thread holds of the rows it returns from a row group: as values, and as a message.
@@ -33,6 +34,8 @@ const PARTIAL_PART: usize = 2;
 pub struct MemoryNeed {
     /// Bytes of the program, which is in memory before the execution begins.
     pub program: usize,
+    /// Bytes of the tables of lookups, and of the runs that make them.
+    pub lookups: usize,
     /// Bytes of results that wait to be returned.
     pub results: usize,
     /// Bytes per thread, without groups.
@@ -72,12 +75,26 @@ impl MemoryNeed {
         };
         MemoryNeed {
             program: program.bytes(),
+            lookups: 0,
             results: results.min(limits::STREAM_WINDOW_BYTES),
             thread: copies * plain + parts.min(limits::LANES_MAX) * LANE_BYTES,
             threads: budget.workers.min(table.row_groups.len()).max(1),
             groups,
             groups_least,
         }
+    }
+
+    /// Returns the need of `program`, which has lookups.
+    ///
+    /// # Errors
+    /// Fails only on a bug in the operators.
+    pub(crate) fn of_joined(program: &BoundProgram, joined: &Joined) -> Result<MemoryNeed> {
+        let need = MemoryNeed::of(program, &joined.upper);
+        // Each lookup has a batch that goes through it, and the upper stage one.
+        let batches = joined.lookups.len() + 1;
+        let row = joined.row_bytes().saturating_mul(limits::BATCH_ROWS);
+        let thread = need.thread.saturating_add(row.saturating_mul(COPIES * batches));
+        Ok(MemoryNeed { lookups: joined.bytes(program.budget())?, thread, ..need })
     }
 
     /// Returns the need with the memory for re-encoding `columns`: old values, new values, and encoded ones.
@@ -101,7 +118,7 @@ impl MemoryNeed {
 
     /// Returns the bytes of all parts and threads together.
     pub fn bytes(&self) -> usize {
-        let fixed = self.program + self.results;
+        let fixed = self.program.saturating_add(self.lookups).saturating_add(self.results);
         fixed.saturating_add(self.thread.saturating_mul(self.threads)).saturating_add(self.groups)
     }
 }
@@ -112,8 +129,15 @@ mod tests {
 
     #[test]
     fn a_need_becomes_smaller_down_to_its_least() {
-        let need =
-            MemoryNeed { program: 8, results: 2, thread: 100, threads: 8, groups: 1000, groups_least: 100 };
+        let need = MemoryNeed {
+            program: 8,
+            lookups: 0,
+            results: 2,
+            thread: 100,
+            threads: 8,
+            groups: 1000,
+            groups_least: 100,
+        };
         assert_eq!(need.bytes(), 1810);
         assert_eq!(need.with_threads_within(350).threads, 3);
         assert_eq!(need.with_threads_within(1).threads, 1);

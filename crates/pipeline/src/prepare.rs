@@ -40,6 +40,7 @@ pub fn prepare<'a>(program: &Program, columns: impl Into<Columns<'a>>, version: 
     let effective = Program {
         table: program.table.clone(),
         version: program.version,
+        lookups: program.lookups.clone(),
         filter: filter.effective,
         output: output.effective,
         order: limit.order,

@@ -14,6 +14,7 @@
 mod change;
 mod collected;
 mod fetching;
+mod joining;
 mod merging;
 mod morsel_queue;
 mod read_ahead;
@@ -37,6 +38,7 @@ use farpool_columns::{LiveRows, RowGroup, Table};
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result};
 use farpool_operators::{Plan, Progress, Shared, State};
+use joining::{Joins, Unjoined};
 use merging::MergeTasks;
 use morsel_queue::MorselQueue;
 use parking_lot::Mutex;
@@ -69,7 +71,9 @@ pub enum Step {
 /// One execution of a program over one table version.
 pub struct Run {
     prepared: Arc<Prepared>,
+    /// Plan of the scan: of the whole program if it has no lookups.
     plan: Plan,
+    joins: Option<Joins>,
     need: MemoryNeed,
     shared: Shared,
     budget: Budget,
@@ -108,7 +112,7 @@ pub type Waker = Box<dyn Fn() + Send + Sync>;
 struct RunState {
     phase: Phase,
     table: Option<Arc<Table>>,
-    states: Vec<State>,
+    states: Vec<WorkerState>,
     /// Row groups that are partly processed, or whose values have been read into memory, and that no thread has
     /// claimed.
     rests: Vec<Morsel>,
@@ -116,6 +120,20 @@ struct RunState {
     awaited: BTreeMap<u64, Morsel>,
     /// Memory that is reserved for the run, outside the memory pool of the tables.
     reservation: Option<Reservation>,
+}
+
+/// State of the operators of one thread.
+struct WorkerState {
+    scan: State,
+    /// State of the stage behind the lookups, if there are some.
+    upper: Option<State>,
+}
+
+impl WorkerState {
+    /// Returns the state of the operators that make the result.
+    fn of_result(&mut self) -> &mut State {
+        self.upper.as_mut().unwrap_or(&mut self.scan)
+    }
 }
 
 /// Use that a run makes of the rows which pass the filter.
@@ -148,9 +166,16 @@ struct Morsel {
     opened: Option<Arc<RowGroup>>,
     /// Row group generated from a live table, from its first step until it is done.
     made: Option<Arc<RowGroup>>,
+    /// Rows that are scanned and not joined yet, in a run with lookups.
+    unjoined: Unjoined,
 }
 
 impl Morsel {
+    /// Returns whether nothing of the row group is left to be done.
+    fn is_done(&self) -> bool {
+        self.progress.is_done() && self.unjoined.is_empty()
+    }
+
     /// Returns the row group; for a live table, the generated one if it was generated.
     fn group<'a>(&'a self, table: &'a Table) -> &'a RowGroup {
         self.made.as_deref().unwrap_or(&table.row_groups[self.place])
@@ -189,7 +214,12 @@ impl Run {
 
     /// Returns the schema of the result.
     pub fn schema(&self) -> &SchemaRef {
-        self.plan.schema()
+        self.result_plan().schema()
+    }
+
+    /// Returns the plan that makes the result.
+    fn result_plan(&self) -> &Plan {
+        self.joins.as_ref().map_or(&self.plan, Joins::plan)
     }
 
     /// Returns the program that is executed, and the answer for each operator of the original program.
@@ -244,7 +274,11 @@ impl Run {
     /// Returns the execution statistics so far (see [`Receipt`]). The caller fills in the elapsed time and the bytes on
     /// the wire.
     pub fn receipt(&self) -> Receipt {
-        self.tally.receipt(&self.prepared.answers)
+        let mut receipt = self.tally.receipt(&self.prepared.answers);
+        let sides = self.joins.iter().flat_map(Joins::sides);
+        // Their rows are not returned to the client.
+        sides.for_each(|side| receipt.merge(&Receipt { rows_returned: 0, ..side.receipt() }));
+        receipt
     }
 
     /// Adds CPU time that a thread spent in [`Run::step`].
@@ -259,11 +293,16 @@ impl Run {
 
     /// Returns the encoded bytes read so far.
     pub fn bytes_scanned(&self) -> u64 {
-        self.tally.bytes_scanned()
+        let sides = self.joins.iter().flat_map(Joins::sides);
+        self.tally.bytes_scanned() + sides.map(|side| side.bytes_scanned()).sum::<u64>()
     }
 
     /// Lets the run share reads and filter results with other runs. Must be called before the first step.
     pub fn join(&self, sharing: RunSharing) {
+        if self.joins.is_some() {
+            // Others know the filter of the program, and not that of its scan.
+            return;
+        }
         if self.morsel_queue.is_free() {
             sharing.add(&self.this);
         }
@@ -275,10 +314,18 @@ impl Run {
     /// into memory.
     pub fn on_change(&self, waker: Waker) {
         *self.on_change.lock() = Some(waker);
+        for side in self.joins.iter().flat_map(Joins::sides) {
+            let this = self.this.clone();
+            side.on_change(Box::new(move || this.upgrade().iter().for_each(|run| run.changed())));
+        }
     }
 
     /// Returns whether the rows of a live table cannot be read now. If so, `waker` is woken when that may have changed.
     pub(crate) fn waits_for_rows(&self, waker: &std::task::Waker) -> bool {
+        let sides = self.joins.iter().filter(|joins| !joins.are_built()).flat_map(Joins::sides);
+        if sides.map(|side| side.waits_for_rows(waker)).fold(false, |any, waits| any | waits) {
+            return true;
+        }
         let held = self.held.lock();
         let rows = self.filtered.as_ref().or_else(|| held.table.as_ref()?.live_rows());
         rows.is_some_and(|rows| rows.poll_ready(&mut Context::from_waker(waker)).is_pending())
@@ -331,6 +378,7 @@ impl Run {
         drop(held);
         // Dropped after the lock is released, because freeing many pages takes long.
         drop(rest);
+        self.joins.iter().flat_map(Joins::sides).for_each(|side| side.cancel());
         if is_stopped && let Some(row_change) = self.row_change() {
             drop(row_change.take());
         }

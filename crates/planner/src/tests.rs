@@ -132,7 +132,15 @@ fn groups_are_bounded_by_rows_and_by_keys() {
 }
 
 fn program(filter: Option<Expr>, output: Output) -> Program {
-    Program { table: info().name, version: None, filter, output, order: Vec::new(), limit: None }
+    Program {
+        table: info().name,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn by_word() -> Output {

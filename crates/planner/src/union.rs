@@ -166,6 +166,7 @@ mod tests {
         Program {
             table: TableName::new("t").unwrap(),
             version: None,
+            lookups: Vec::new(),
             filter: Some(above(0, 3)),
             output,
             order: Vec::new(),

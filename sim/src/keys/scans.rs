@@ -215,6 +215,7 @@ fn program(table: TableName, is_rows: bool, least: Option<i64>) -> Checked<Progr
     Ok(Program {
         table,
         version: None,
+        lookups: Vec::new(),
         filter,
         output: Output::Rows(columns),
         order: Vec::new(),

@@ -31,6 +31,7 @@ fn program(output: Output) -> Program {
     Program {
         table: TableName::new("numbers").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter: None,
         output,
         order: Vec::new(),

@@ -162,7 +162,9 @@ impl NearPool {
         let table = &remote.effective.table;
         let columns: Vec<usize> = remote.effective.columns().into_iter().collect();
         let is_all = returns_all(&remote.effective);
-        if columns.is_empty() || !self.pays(table, &columns, self.tables.get(table).as_deref(), is_all, 0) {
+        // The tables of lookups are at the node only.
+        let is_there = columns.is_empty() || !program.lookups.is_empty();
+        if is_there || !self.pays(table, &columns, self.tables.get(table).as_deref(), is_all, 0) {
             return None;
         }
         let account = self.caller.account();
@@ -183,8 +185,10 @@ impl NearPool {
     /// results are not cached.
     fn at(&self, handle: &Handle) -> Option<At> {
         let instance = self.chunks.remote().instance(handle).ok().filter(|instance| *instance != 0)?;
-        // A keyspace that is read as a table has other contents at each moment, so that results are not cached.
-        (!handle.version.is_moment()).then_some(At { instance, version: handle.version })
+        // A keyspace that is read as a table has other contents at each moment, and the tables of lookups have versions
+        // of their own, so that results are not cached.
+        (!handle.version.is_moment() && handle.effective.lookups.is_empty())
+            .then_some(At { instance, version: handle.version })
     }
 
     /// Runs a program at the node, unless its result is cached.

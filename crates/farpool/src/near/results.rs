@@ -260,7 +260,15 @@ mod tests {
         let table = TableName::new("t").unwrap();
         let columns = vec![NamedExpr::column(&schema, 0)];
         let output = Output::Rows(columns);
-        Program { table, version: None, filter: None, output, order: Vec::new(), limit: Some(number) }
+        Program {
+            table,
+            version: None,
+            lookups: Vec::new(),
+            filter: None,
+            output,
+            order: Vec::new(),
+            limit: Some(number),
+        }
     }
 
     fn at(version: u64) -> At {

@@ -105,3 +105,16 @@ pub const JUDGED_BYTES_MAX: usize = 32 << 20;
 /// Divisor: the predicate cache of a tenant may take at most 1/64 of the working memory, if that is less than
 /// [`JUDGED_BYTES_MAX`].
 pub const JUDGED_PART: usize = 64;
+
+/// Maximum number of lookups (joins with the result of another program) per program, in lookups of lookups too. Reason:
+/// each may hold a table in memory; the queries of TPC-H and the star schema benchmark need at most 8.
+pub const LOOKUPS_MAX: usize = 32;
+
+/// Maximum depth of lookups in the programs of lookups. Reason: one more than the longest chain of foreign keys in
+/// common schemas, and passes over programs recurse.
+pub const LOOKUP_DEPTH_MAX: usize = 8;
+
+/// Maximum bytes of the results that the lookups of a program hold in memory, as collected: of all its lookups
+/// together, without their indexes. Reason: three times as much is reserved before a program begins, for the rows, for
+/// columns made of them, and for an index; more is joined better by the engine, which can spill.
+pub const LOOKUP_BYTES_MAX: usize = 256 << 20;

@@ -117,6 +117,7 @@ impl CompiledCondition {
         let program = Program {
             table: space.name.clone(),
             version: None,
+            lookups: Vec::new(),
             filter: Some(condition.clone()),
             output: Output::Rows(vec![column]),
             order: Vec::new(),

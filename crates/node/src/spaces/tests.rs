@@ -40,6 +40,7 @@ fn program(filter: Option<Expr>) -> Program {
     Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter,
         output: Output::Rows([("id", 0), ("n", 1)].map(column).to_vec()),
         order: Vec::new(),

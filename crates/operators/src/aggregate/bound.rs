@@ -97,7 +97,17 @@ pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
 /// Returns whether the sum of each decimal argument fits 38 digits over any subset of the rows of `groups`.
 pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
-    let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
+    sums_of_rows_fit(aggregation, rows, |column| bounds_of(groups, column))
+}
+
+/// Returns whether the sum of each decimal argument fits 38 digits over at most `rows` rows, whose columns have the
+/// least and greatest values `bounds`, if known.
+pub(super) fn sums_of_rows_fit(
+    aggregation: &Aggregation,
+    rows: usize,
+    bounds: impl Fn(usize) -> Option<(i64, i64)>,
+) -> bool {
+    let intervals = aggregation.lanes.intervals(bounds);
     let fits = |accumulator: &Accumulator| {
         let (Kind::Sum, Some(argument)) = (accumulator.kind, accumulator.argument) else { return true };
         let argument = &aggregation.arguments[argument];

@@ -24,6 +24,9 @@ const NO_TABLE: Unfit = Unfit("the table is not known");
 const NO_KEYS: Unfit = Unfit("there are no keys");
 const NOT_ALLOWED: Unfit = Unfit("only the plain way is allowed");
 
+/// Number of rows that no execution has, where their number is not known. Reason: a thread would take days for them.
+const ROWS_MAX: usize = 1 << 48;
+
 /// An aggregation, with decisions that depend on the row groups that it reads.
 pub(crate) struct FittedAggregation {
     pub(super) aggregation: Aggregation,
@@ -53,6 +56,19 @@ impl FittedAggregation {
             bytes_bound,
             sums_fit: false,
         })
+    }
+
+    /// Creates an aggregation for any row groups with its schema, whose columns have values within `bounds` (the least
+    /// and the greatest), if these are known.
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
+    pub(crate) fn of_rows(
+        aggregation: Aggregation,
+        bounds: impl Fn(usize) -> Option<(i64, i64)>,
+    ) -> Result<Self> {
+        let sums_fit = bound::sums_of_rows_fit(&aggregation, ROWS_MAX, bounds);
+        Ok(FittedAggregation { sums_fit, ..FittedAggregation::of_any(aggregation)? })
     }
 
     /// Creates an aggregation for exactly the row groups `groups`. Each worker may use `bytes_max` bytes for its

@@ -1,7 +1,7 @@
 //! Hash table of groups for 64-bit group keys, with open addressing ([`super::slots`]).
 
 use super::hash::HashKey;
-use super::slots::Slots;
+use super::slots::{NONE, Slots};
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 
@@ -18,7 +18,7 @@ impl IntTable {
     pub(super) const BYTES_PER_GROUP: usize = 2 * size_of::<i64>() + Slots::<u32>::BYTES_PER_GROUP;
 
     /// Creates an empty table.
-    pub(super) fn new(hash_key: HashKey) -> Self {
+    pub(crate) fn new(hash_key: HashKey) -> Self {
         IntTable { slots: Slots::new(), keys: Vec::new(), hash_key }
     }
 
@@ -30,23 +30,36 @@ impl IntTable {
     }
 
     /// Returns the number of groups.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// Returns the bytes of memory that the table takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.slots.bytes() + self.keys.capacity() * size_of::<i64>()
     }
 
     /// Appends the id of each group key's group to `ids`. Adds groups that are new.
-    pub(super) fn intern(&mut self, keys: &[i64], ids: &mut Vec<u32>) {
+    pub(crate) fn intern(&mut self, keys: &[i64], ids: &mut Vec<u32>) {
         let first = ids.len();
         let hash_key = self.hash_key;
         self.slots.first_looks(keys.iter().map(|key| hash_key.of_int(*key)), ids);
         for (id, key) in ids[first..].iter_mut().zip(keys) {
             if self.keys.get(*id as usize) != Some(key) {
                 *id = self.insert(*key);
+            }
+        }
+    }
+
+    /// Appends the id of each group key's group to `ids`, or `u32::MAX` if there is no such group.
+    pub(crate) fn find(&self, keys: &[i64], ids: &mut Vec<u32>) {
+        let first = ids.len();
+        self.slots.first_looks(keys.iter().map(|key| self.hash_key.of_int(*key)), ids);
+        for (id, key) in ids[first..].iter_mut().zip(keys) {
+            // A free home slot means that there is no such group.
+            if *id != NONE && self.keys[*id as usize] != *key {
+                let is_it = |group| self.keys[group as usize] == *key;
+                *id = self.slots.find(self.hash_key.of_int(*key), is_it);
             }
         }
     }

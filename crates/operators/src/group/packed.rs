@@ -92,6 +92,19 @@ impl Packing {
         });
     }
 
+    /// Sets `outside` for rows whose value of one group key has no code of its own, because it is outside the bounds of
+    /// the group key.
+    pub(crate) fn note_outside(&self, key: usize, values: &[i64], outside: &mut [bool]) {
+        let Field { min, mask, .. } = self.fields[key];
+        let pairs = outside.iter_mut().zip(values);
+        pairs.for_each(|(outside, value)| *outside |= value.wrapping_sub(min).cast_unsigned() & !mask != 0);
+    }
+
+    /// Returns the number of bits of a code.
+    pub(crate) fn bits(&self) -> u32 {
+        self.fields.iter().map(|field| field.mask.count_ones()).sum()
+    }
+
     /// Sets the field of one group key to NULL in the codes of `rows`. Its previous content does not matter.
     pub(crate) fn set_nulls(&self, key: usize, rows: impl Iterator<Item = usize>, codes: &mut [i64]) {
         let Field { shift, mask, null, .. } = self.fields[key];

@@ -41,7 +41,7 @@ struct Group {
 
 impl RowTable {
     /// Creates an empty table for group keys of these canonical types.
-    pub(super) fn new(types: &[DataType], hash_key: HashKey) -> Self {
+    pub(crate) fn new(types: &[DataType], hash_key: HashKey) -> Self {
         RowTable {
             layout: Layout::new(types, hash_key),
             rows: Blocks::default(),
@@ -59,12 +59,12 @@ impl RowTable {
     }
 
     /// Returns the number of groups.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.groups.len()
     }
 
     /// Returns the bytes of memory that the table takes, without scratch memory for a batch.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.rows.capacity * size_of::<i64>()
             + self.groups.capacity() * size_of::<Group>()
             + self.slots.bytes()
@@ -82,7 +82,7 @@ impl RowTable {
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    pub(super) fn encode(&self, keys: &[KeyValues<'_>], rows: usize, out: &mut Rows) -> Result<()> {
+    pub(crate) fn encode(&self, keys: &[KeyValues<'_>], rows: usize, out: &mut Rows) -> Result<()> {
         self.layout.encode(keys, rows, out)
     }
 
@@ -90,7 +90,7 @@ impl RowTable {
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    pub(super) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+    pub(crate) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.layout.encode(keys, rows, &mut scratch)?;
         self.look_up(scratch.hashes(), |row| scratch.row(row), ids);
@@ -125,6 +125,22 @@ impl RowTable {
                 let id = &mut ids[first + index];
                 if *id == NONE || !equal(self.row(*id), row) {
                     *id = self.insert(row, *hash);
+                }
+            }
+        }
+    }
+
+    /// Appends the group id of each row to `ids`, or `u32::MAX` if there is no such group.
+    pub(crate) fn find(&self, rows: &Rows, ids: &mut Vec<u32>) {
+        for (piece, hashes) in rows.hashes().chunks(ROWS_AT_A_TIME).enumerate() {
+            let first = ids.len();
+            self.slots.first_looks(hashes.iter().copied(), ids);
+            self.touch(&ids[first..]);
+            for (index, hash) in hashes.iter().enumerate() {
+                let row = rows.row(piece * ROWS_AT_A_TIME + index);
+                let id = &mut ids[first + index];
+                if *id == NONE || !equal(self.row(*id), row) {
+                    *id = self.slots.find(*hash, |group| self.row(group) == row);
                 }
             }
         }

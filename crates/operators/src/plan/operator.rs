@@ -177,8 +177,10 @@ impl MergeWork {
 /// read.
 fn fitted(mut aggregation: Aggregation, source: Source<'_>) -> Result<FittedAggregation> {
     match source.input {
-        #[cfg(test)]
-        Input::Any => FittedAggregation::of_any(aggregation),
+        Input::Any(memory) => {
+            aggregation.set_hash_key(memory.hash_key);
+            FittedAggregation::of_rows(aggregation, |column| source.columns.integer_bounds(column))
+        }
         Input::Known(groups, memory) => {
             let is_open =
                 |group: &&&RowGroup| source.filter.is_none_or(|f| f.verdict(group) != Verdict::None);

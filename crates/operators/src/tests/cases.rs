@@ -75,6 +75,7 @@ fn program(filter: Option<Expr>, output: Output) -> Program {
     Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter,
         output,
         order: Vec::new(),

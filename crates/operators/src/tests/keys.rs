@@ -104,6 +104,7 @@ fn program(schema: &Schema, keys: &[usize]) -> Program {
     Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter: None,
         output: Output::Aggregate { keys, aggregates },
         order: Vec::new(),

@@ -7,7 +7,7 @@ mod facts;
 mod keys;
 mod likes;
 mod naive;
-mod random;
+pub(crate) mod random;
 mod spill;
 mod steps;
 mod topk;
@@ -90,7 +90,8 @@ pub(crate) fn compile(program: &Program, schema: &SchemaRef) -> Result<Plan> {
 
 /// Compiles a plan as [`compile`] does, with the fast paths `paths`.
 pub(crate) fn compile_with(program: &Program, schema: &SchemaRef, paths: Paths) -> Result<Plan> {
-    Plan::compile_with(program, schema, Input::Any, paths)
+    let memory = Memory { bytes_max: usize::MAX, workers: 1, hash_key: HashKey::default() };
+    Plan::compile_with(program, schema, Input::Any(memory), paths)
 }
 
 /// Executes a program with `workers` operator states, which process row groups in turn.

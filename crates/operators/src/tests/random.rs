@@ -225,6 +225,7 @@ pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
     Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter,
         output,
         order: Vec::new(),

@@ -78,6 +78,7 @@ fn by(keys: &[usize], aggregates: Vec<Aggregate>) -> Program {
     Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter: None,
         output,
         order: Vec::new(),

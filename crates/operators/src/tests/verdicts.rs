@@ -20,6 +20,7 @@ proptest! {
             let program = Program {
                 table: TableName::new("t").unwrap(),
                 version: None,
+                lookups: Vec::new(),
                 filter: Some(filter.clone()),
                 output: Output::Rows(vec![NamedExpr::column(&table.schema, 0)]),
                 order: Vec::new(),

@@ -85,6 +85,7 @@ fn program(random: &mut Random) -> Program {
     Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter,
         output,
         order: Vec::new(),

@@ -39,8 +39,15 @@ fn below(value: i64) -> Expr {
 
 fn program(filter: Option<Expr>, output: Output) -> BoundProgram {
     let table_name = TableName::new("t").unwrap();
-    let program =
-        Program { table: table_name, version: None, filter, output, order: Vec::new(), limit: None };
+    let program = Program {
+        table: table_name,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    };
     BoundProgram::prepare(&program, table(), Version(1), Budget::default()).unwrap()
 }
 

@@ -45,6 +45,7 @@ fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, 
     let program = Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter: None,
         output,
         order: Vec::new(),

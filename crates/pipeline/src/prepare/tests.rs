@@ -55,7 +55,15 @@ fn sum_of_b() -> Aggregate {
 }
 
 fn program(filter: Option<Expr>, output: Output, limit: Option<u64>) -> Program {
-    Program { table: TableName::new("t").unwrap(), version: None, filter, output, order: Vec::new(), limit }
+    Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        order: Vec::new(),
+        limit,
+    }
 }
 
 fn rows(indices: &[usize]) -> Output {

@@ -66,6 +66,9 @@ impl RowChange {
                 answer.operator
             )));
         }
+        if program.joined().is_some() {
+            return Err(Error::invalid("a change is made of the rows of one table, without lookups"));
+        }
         let Program { output: Output::Rows(outputs), order, limit: None, .. } = &prepared.effective else {
             return Err(Error::invalid("a change is made of rows, of all that pass"));
         };

@@ -15,25 +15,34 @@ pub(super) struct Collected {
     rows: usize,
     bytes: usize,
     rows_max: usize,
+    bytes_max: usize,
+    /// Returns the error if there are more rows or bytes than these maxima.
+    refusal: fn(usize, usize) -> Error,
 }
 
 impl Collected {
     pub fn add(&mut self, batches: Vec<RecordBatch>, rows: usize) -> Result<()> {
         self.rows += rows;
         self.bytes += batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
-        let bytes_max = limits::STREAM_WINDOW_BYTES;
-        if self.rows > self.rows_max || self.bytes > bytes_max {
+        if self.rows > self.rows_max || self.bytes > self.bytes_max {
             self.batches.clear();
-            let (most, mib) = (self.rows_max, bytes_max >> 20);
-            let message =
-                format!("more than {most} keys, or {mib} MiB of them, would be changed by one statement");
-            return Err(
-                Error::over_limit(message).advise("change fewer at a time, with a condition on the key")
-            );
+            return Err((self.refusal)(self.rows_max, self.bytes_max));
         }
         self.batches.extend(batches);
         Ok(())
     }
+}
+
+fn too_many_keys(rows: usize, bytes: usize) -> Error {
+    let message =
+        format!("more than {rows} keys, or {} MiB of them, would be changed by one statement", bytes >> 20);
+    Error::over_limit(message).advise("change fewer at a time, with a condition on the key")
+}
+
+fn too_many_looked_up(_: usize, bytes: usize) -> Error {
+    let mib = bytes.div_ceil(1 << 20);
+    Error::over_limit(format!("the rows that a lookup would hold in memory take more than {mib} MiB"))
+        .advise("join fewer rows or columns, or let the engine join them")
 }
 
 impl Run {
@@ -42,7 +51,26 @@ impl Run {
     /// # Errors
     /// Errors of [`Run::start`].
     pub fn start_collecting(program: &BoundProgram, rows_max: usize) -> Result<Arc<Self>> {
-        let collected = Collected { batches: Vec::new(), rows: 0, bytes: 0, rows_max };
+        let bytes_max = limits::STREAM_WINDOW_BYTES;
+        Run::start_collected(program, rows_max, bytes_max, too_many_keys)
+    }
+
+    /// Creates the run of a lookup's program, which collects its rows. It fails with `OverLimit` if they take more than
+    /// `bytes_max`.
+    ///
+    /// # Errors
+    /// Errors of [`Run::start`].
+    pub(super) fn start_looked_up(program: &BoundProgram, bytes_max: usize) -> Result<Arc<Self>> {
+        Run::start_collected(program, usize::MAX, bytes_max, too_many_looked_up)
+    }
+
+    fn start_collected(
+        program: &BoundProgram,
+        rows_max: usize,
+        bytes_max: usize,
+        refusal: fn(usize, usize) -> Error,
+    ) -> Result<Arc<Self>> {
+        let collected = Collected { batches: Vec::new(), rows: 0, bytes: 0, rows_max, bytes_max, refusal };
         Run::begin(program, RunOutput::Collected(Mutex::new(collected)))
     }
 

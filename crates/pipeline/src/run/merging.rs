@@ -32,7 +32,8 @@ impl Run {
             }
             std::mem::take(&mut held.states)
         };
-        let merge = self.plan.merge(states);
+        let states = states.into_iter().map(|state| state.upper.unwrap_or(state.scan)).collect();
+        let merge = self.result_plan().merge(states);
         let tasks = Dispenser::new(merge.tasks());
         if merge.tasks() == 0 {
             return self.finish();

@@ -5,8 +5,9 @@
 //!
 //! A *step* is the work of a thread at a time.
 
+use super::joining::Unjoined;
 use super::read_ahead::{GroupReads, GroupValues};
-use super::{Morsel, Phase, RowChange, Run, RunOutput, Step};
+use super::{Morsel, Phase, RowChange, Run, RunOutput, Step, WorkerState};
 use crate::budget::Budget;
 use crate::pace::StepPace;
 use crate::shared_scan::RunSharing;
@@ -14,7 +15,7 @@ use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use farpool_columns::{RowGroup, Table};
 use farpool_model::{Clock, Error, ErrorKind, Result, cast, limits};
-use farpool_operators::{Pace, Progress, State, Verdict};
+use farpool_operators::{Pace, Progress, Verdict};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ impl Run {
             return Ok(Step::Done);
         };
         let is_stopped = || self.is_cancelled() || self.limit_reached();
+        if let Some(joins) = self.joins.as_ref().filter(|joins| !joins.are_built()) {
+            return joins.step(clock);
+        }
         let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
         while let Some(morsel) = self.claim(&table) {
             self.check()?;
@@ -140,7 +144,16 @@ impl Run {
             };
             let (place, is_shared, read) =
                 (taken.place, taken.is_shared, taken.kept.map(GroupReads::keeping));
-            Some(Morsel { place, is_shared, progress, rewrite: None, read, opened: None, made: None })
+            Some(Morsel {
+                place,
+                is_shared,
+                progress,
+                rewrite: None,
+                read,
+                opened: None,
+                made: None,
+                unjoined: Unjoined::default(),
+            })
         })
     }
 
@@ -204,17 +217,23 @@ impl Run {
         let mut state = pooled.unwrap_or_else(|| self.new_state());
         if self.prepared.is_partial() {
             let budget = Budget { state_bytes_max: self.group_bytes.load(Ordering::Relaxed), ..self.budget };
-            state.set_room(budget.share(self.states.load(Ordering::Relaxed)));
+            state.of_result().set_room(budget.share(self.states.load(Ordering::Relaxed)));
+        }
+        if let (Some(joins), WorkerState { scan, upper: Some(upper) }) = (&self.joins, &mut state) {
+            let batches = self.scan_joined(joins, &mut morsel, group, (scan, upper), pace)?;
+            let step = self.give(batches)?;
+            self.put_back(state, morsel, table)?;
+            return Ok(step);
         }
         let mut batches = Vec::new();
         let mut accept = |batch| self.accept(batch, &mut batches);
         let progress = &mut morsel.progress;
         let (work, encoded) = match self.output {
             RunOutput::Shipped(_) => {
-                self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?
+                self.plan.process_encoded(group, progress, &mut state.scan, pace, &mut accept)?
             }
             RunOutput::Batches | RunOutput::Fetched(_) | RunOutput::Change(_) | RunOutput::Collected(_) => {
-                (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None)
+                (self.plan.process_part(group, progress, &mut state.scan, pace, &mut accept)?, None)
             }
         };
         self.tally.scanned(work.rows_in, work.bytes_read);
@@ -236,8 +255,8 @@ impl Run {
 
     /// Puts back the operator state and, if the row group is not done, the rest of the row group, so that any thread
     /// may continue.
-    fn put_back(&self, state: State, mut morsel: Morsel, table: &Table) -> Result<()> {
-        let is_done = morsel.progress.is_done();
+    fn put_back(&self, state: WorkerState, mut morsel: Morsel, table: &Table) -> Result<()> {
+        let is_done = morsel.is_done();
         let (scanned, rows) = (morsel.progress.rows(), morsel.group(table).rows);
         assert!(scanned <= rows, "{scanned} rows were scanned of a row group of {rows}");
         // The values are released before the rest is put back, because others may need the memory earlier than that.
@@ -302,9 +321,10 @@ impl Run {
     }
 
     /// Creates the operator state of one more thread.
-    fn new_state(&self) -> State {
+    fn new_state(&self) -> WorkerState {
         self.states.fetch_add(1, Ordering::Relaxed);
-        self.plan.new_state_in(&self.shared)
+        let upper = self.joins.as_ref().map(|joins| joins.plan().new_state_in(&self.shared));
+        WorkerState { scan: self.plan.new_state_in(&self.shared), upper }
     }
 
     /// Completes all row groups that no thread has claimed, because nothing more of them is wanted.

@@ -1,5 +1,6 @@
 //! Start of a run (an execution of a program): what it reads, by which plan, and the memory that it needs.
 
+use super::joining::Joins;
 use super::morsel_queue::MorselQueue;
 use super::read_ahead::ReadAhead;
 use super::{Phase, Run, RunOutput, RunState};
@@ -52,14 +53,17 @@ impl Source {
     }
 
     /// Returns the memory that the run needs outside the memory pool of the tables.
-    fn need(&self, program: &BoundProgram, output: &RunOutput) -> MemoryNeed {
-        let need = MemoryNeed::of(program, &self.plan);
-        match output {
+    fn need(&self, program: &BoundProgram, output: &RunOutput) -> Result<MemoryNeed> {
+        let need = match program.joined() {
+            None => MemoryNeed::of(program, &self.plan),
+            Some(joined) => MemoryNeed::of_joined(program, joined)?,
+        };
+        Ok(match output {
             RunOutput::Change(row_change) => need.encoding(program.table(), row_change.columns()),
             RunOutput::Batches | RunOutput::Shipped(_) | RunOutput::Fetched(_) | RunOutput::Collected(_) => {
                 need
             }
-        }
+        })
     }
 }
 
@@ -77,7 +81,11 @@ impl Run {
     /// # Errors
     /// As [`Run::start`].
     pub fn start_shipping(program: &BoundProgram) -> Result<Arc<Self>> {
-        let output = program.plan()?.plain_columns().map_or(RunOutput::Batches, RunOutput::Shipped);
+        let columns = match program.joined() {
+            Some(_) => None,
+            None => program.plan()?.plain_columns(),
+        };
+        let output = columns.map_or(RunOutput::Batches, RunOutput::Shipped);
         Run::begin(program, output)
     }
 
@@ -94,7 +102,8 @@ impl Run {
     ) -> Result<Arc<Self>> {
         let (table, prepared) = (program.table(), program.prepared().clone());
         let source = Source::of(program, &output)?;
-        let (budget, need) = (program.budget(), source.need(program, &output));
+        let joins = Joins::of(program)?;
+        let (budget, need) = (program.budget(), source.need(program, &output)?);
         let Source { filtered, plan, columns } = source;
         let groups = || table.row_groups.iter().map(|group| &**group);
         let morsel_queue = MorselQueue::new(table, &columns, places.or_else(|| plan.favourable(groups())));
@@ -108,6 +117,7 @@ impl Run {
             columns,
             filtered,
             plan,
+            joins,
             shared: Shared::default(),
             budget,
             tally: Tally::default(),

@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
 
+mod joined;
 mod judged;
 
 use super::*;
@@ -114,7 +115,8 @@ pub(super) fn bound(
     budget: Budget,
 ) -> BoundProgram {
     let name = TableName::new("t").unwrap();
-    let program = Program { table: name, version: None, filter, output, order: Vec::new(), limit };
+    let program =
+        Program { table: name, version: None, lookups: Vec::new(), filter, output, order: Vec::new(), limit };
     BoundProgram::prepare(&program, table.clone(), Version(1), budget).unwrap()
 }
 
@@ -267,8 +269,15 @@ fn a_limit_cuts_groups_too() {
 
 fn start_top(table: &Arc<Table>, filter: Option<Expr>, output: Output, key: SortKey, limit: u64) -> Arc<Run> {
     let name = TableName::new("t").unwrap();
-    let program =
-        Program { table: name, version: None, filter, output, order: vec![key], limit: Some(limit) };
+    let program = Program {
+        table: name,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        order: vec![key],
+        limit: Some(limit),
+    };
     let program = BoundProgram::prepare(&program, table.clone(), Version(1), Budget::default()).unwrap();
     assert!(program.prepared().is_exact());
     Run::start(&program).unwrap()

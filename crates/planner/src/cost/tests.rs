@@ -37,7 +37,15 @@ fn info() -> TableInfo {
 }
 
 fn program(filter: Option<Expr>, output: Output) -> Program {
-    Program { table: info().name, version: None, filter, output, order: Vec::new(), limit: None }
+    Program {
+        table: info().name,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn grouped_by(column: usize) -> Program {

@@ -62,7 +62,15 @@ fn like() -> Expr {
 
 fn program(conditions: Vec<Expr>, output: Output) -> Program {
     let table = TableName::new("t").unwrap();
-    Program { table, version: None, filter: Expr::all(conditions), output, order: Vec::new(), limit: None }
+    Program {
+        table,
+        version: None,
+        lookups: Vec::new(),
+        filter: Expr::all(conditions),
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn rows(columns: &[usize]) -> Output {

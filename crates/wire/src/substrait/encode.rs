@@ -20,8 +20,14 @@ const SUBSTRAIT_VERSION: (u32, u32, u32) = (0, 85, 0);
 /// Encodes a program over a table with the canonical schema `table_schema`.
 ///
 /// # Errors
-/// `OverLimit` if the plan is too large or too deep; `Invalid` if a type is not canonical.
+/// `OverLimit` if the plan is too large or too deep; `Invalid` if a type is not canonical, or the program has lookups,
+/// which this version of the protocol cannot express.
 pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8>> {
+    if !program.lookups.is_empty() {
+        return Err(Error::invalid(
+            "programs with lookups are carried out by a pool in the same process only",
+        ));
+    }
     let mut encoder = Encoder { schema: table_schema, functions: Vec::new(), has_zones: false };
     let mut input = encoder.read(program)?;
     if let Some(filter) = &program.filter {

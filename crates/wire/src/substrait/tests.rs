@@ -195,7 +195,10 @@ fn any_program() -> impl Strategy<Value = (Program, SchemaRef)> {
                 nulls_first,
             };
             let order = order.into_iter().map(key).collect();
-            (Program { table, version, filter, output, order, limit }, Arc::clone(&schema))
+            (
+                Program { table, version, lookups: Vec::new(), filter, output, order, limit },
+                Arc::clone(&schema),
+            )
         })
     })
 }

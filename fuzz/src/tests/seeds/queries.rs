@@ -45,6 +45,7 @@ pub fn programs() -> Vec<Program> {
         Program {
             table: table(),
             version: Some(Version(4)),
+            lookups: Vec::new(),
             filter: Some(Expr::opaque("strange", vec![Expr::Column(0)])),
             output: Output::Rows(vec![named("p", product), named("c", case)]),
             order: Vec::new(),
@@ -53,6 +54,7 @@ pub fn programs() -> Vec<Program> {
         Program {
             table: table(),
             version: None,
+            lookups: Vec::new(),
             filter: None,
             output: Output::Aggregate {
                 keys: vec![named("k", Expr::Column(4))],

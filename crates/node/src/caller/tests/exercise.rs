@@ -250,7 +250,15 @@ fn count(name: &TableName) -> Program {
         data_type: DataType::Int64,
     };
     let output = Output::Aggregate { keys: Vec::new(), aggregates: vec![count] };
-    Program { table: name.clone(), version: None, filter: None, output, order: Vec::new(), limit: None }
+    Program {
+        table: name.clone(),
+        version: None,
+        lookups: Vec::new(),
+        filter: None,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 pub(crate) fn load(caller: &Caller, name: &TableName, mode: LoadMode) -> Result<()> {

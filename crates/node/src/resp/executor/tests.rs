@@ -146,8 +146,15 @@ fn scan(caller: &Caller) -> Result<()> {
     let (version, table) = caller.source(&name)?;
     let key = NamedExpr { name: "key".to_string(), expr: Expr::Column(0) };
     let output = Output::Rows(vec![key]);
-    let program =
-        Program { table: name, version: None, filter: None, output, order: Vec::new(), limit: None };
+    let program = Program {
+        table: name,
+        version: None,
+        lookups: Vec::new(),
+        filter: None,
+        output,
+        order: Vec::new(),
+        limit: None,
+    };
     caller.prepare(&program, version, table).map(drop)
 }
 

@@ -251,6 +251,7 @@ fn an_order_of_its_own_is_kept() {
     let top = farpool_model::Program {
         table: TableName::new("t").unwrap(),
         version: None,
+        lookups: Vec::new(),
         filter: None,
         output: Output::Rows(vec![NamedExpr { name: "c".into(), expr: Expr::Column(2) }]),
         order: vec![SortKey { column: 0, descending: true, nulls_first: false }],

@@ -1,0 +1,267 @@
+//! Compares lookups with nested loops over plain values, for random tables.
+
+use super::*;
+use crate::group::HashKey;
+use crate::tests::random::Random;
+use crate::tests::rows_of;
+use arrow_array::{
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch,
+    StringViewArray,
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use farpool_model::{CompareOp, ErrorKind, Expr, LookupKey, LookupKind, Program, TableName, Value, limits};
+use std::sync::Arc;
+
+const KINDS: [LookupKind; 8] = [
+    LookupKind::Inner,
+    LookupKind::Left,
+    LookupKind::Semi,
+    LookupKind::Anti,
+    LookupKind::NotIn,
+    LookupKind::Exists,
+    LookupKind::In,
+    LookupKind::Single,
+];
+
+/// Types of join keys, and the values that random keys have.
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    /// Few values in a small range.
+    Narrow,
+    /// Values from the whole range of the type.
+    Wide,
+    Text,
+    /// Decimals, some of which do not fit 64 bits.
+    Decimal,
+    Float,
+    Flag,
+}
+
+const KEYS: [Key; 6] = [Key::Narrow, Key::Wide, Key::Text, Key::Decimal, Key::Float, Key::Flag];
+
+impl Key {
+    fn array(self, rows: usize, random: &mut Random, nulls: usize) -> ArrayRef {
+        let mut numbers = || -> Vec<Option<usize>> {
+            (0..rows).map(|_| (!random.chance(nulls)).then(|| random.below(12))).collect()
+        };
+        let numbers = numbers().into_iter();
+        let extreme = |n: usize| [i64::MIN, i64::MAX, -1, 0, 1, 1 << 40][n % 6];
+        match self {
+            Key::Narrow => Arc::new(Int32Array::from_iter(numbers.map(|n| n.map(|n| n as i32 - 3)))),
+            Key::Wide => Arc::new(Int64Array::from_iter(numbers.map(|n| n.map(extreme)))),
+            Key::Text => {
+                let text = |n: usize| "a long text with more than twelve bytes"[..n * 3].to_string();
+                Arc::new(StringViewArray::from_iter(numbers.map(|n| n.map(text))))
+            }
+            Key::Decimal => {
+                let value = |n: usize| i128::from(extreme(n)) + ((n as i128 / 6) << 64);
+                let array = Decimal128Array::from_iter(numbers.map(|n| n.map(value)));
+                Arc::new(array.with_precision_and_scale(38, 2).unwrap())
+            }
+            Key::Float => {
+                let value = |n: usize| [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, 1.5][n % 6];
+                Arc::new(Float64Array::from_iter(numbers.map(|n| n.map(value))))
+            }
+            Key::Flag => Arc::new(BooleanArray::from_iter(numbers.map(|n| n.map(|n| n % 2 == 0)))),
+        }
+    }
+}
+
+/// Rows of one side: join keys, a number, and the number of the row.
+fn side(keys: &[Key], rows: usize, random: &mut Random, nulls: usize) -> RecordBatch {
+    let mut columns: Vec<ArrayRef> = keys.iter().map(|key| key.array(rows, random, nulls)).collect();
+    let numbers = (0..rows).map(|_| (!random.chance(nulls)).then(|| random.below(5) as i64));
+    columns.push(Arc::new(Int64Array::from_iter(numbers)));
+    columns.push(Arc::new(Int64Array::from_iter_values(0..rows as i64)));
+    let field =
+        |(at, column): (usize, &ArrayRef)| Field::new(format!("c{at}"), column.data_type().clone(), true);
+    let fields: Vec<Field> = columns.iter().enumerate().map(field).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+fn table(batch: &RecordBatch, piece: usize, keys: &[usize]) -> LookupTable {
+    let pieces = (0..batch.num_rows()).step_by(piece);
+    let pieces = pieces.map(|from| batch.slice(from, piece.min(batch.num_rows() - from))).collect();
+    LookupBuild::new(batch.schema(), pieces, keys, HashKey::new(7)).unwrap().finish().unwrap()
+}
+
+/// A lookup with the join keys at the same positions on both sides.
+fn described(kind: LookupKind, keys: &[usize], residual: Option<&Expr>) -> farpool_model::Lookup {
+    let table = TableName::new("t").unwrap();
+    let keys = keys.iter().map(|key| LookupKey { row: *key, result: *key }).collect();
+    let program = Program::scan(table, &Schema::empty(), &[]);
+    farpool_model::Lookup { kind, program, keys, residual: residual.cloned(), mark: "mark".to_string() }
+}
+
+fn equal(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Float(l), Value::Float(r)) => (l + 0.0).to_bits() == (r + 0.0).to_bits(),
+        _ => left == right,
+    }
+}
+
+/// Text of a row that distinguishes all values.
+fn text(row: &[Value]) -> String {
+    let bits = |value: &Value| match value {
+        Value::Float(float) => format!("{:x}", float.to_bits()),
+        other => format!("{other:?}"),
+    };
+    row.iter().map(bits).collect::<Vec<_>>().join(" | ")
+}
+
+/// Joins by nested loops. Returns `None` if a scalar subquery has several rows.
+fn naive(
+    kind: LookupKind,
+    (scanned, table): (&RecordBatch, &RecordBatch),
+    keys: usize,
+    residual: impl Fn(&[Value], &[Value]) -> bool,
+) -> Option<Vec<String>> {
+    let rows = |batch: &RecordBatch| rows_of(batch.columns(), batch.num_rows());
+    let (scanned, table) = (rows(scanned), rows(table));
+    let width = table.first().map_or(keys + 2, Vec::len);
+    let mut result = Vec::new();
+    for row in &scanned {
+        let same = |other: &&Vec<Value>| {
+            let equal = |key: usize| row[key] != Value::Null && equal(&row[key], &other[key]);
+            (0..keys).all(equal) && residual(row, other)
+        };
+        let matches: Vec<&Vec<Value>> = table.iter().filter(same).collect();
+        let joined = |other: &[Value]| text(&[&row[..], other].concat());
+        let has_null = row[0] == Value::Null || table.iter().any(|other| other[0] == Value::Null);
+        let is_in = match (table.is_empty(), matches.is_empty()) {
+            (true, _) => Value::Bool(false),
+            (false, false) => Value::Bool(true),
+            (false, true) if has_null => Value::Null,
+            (false, true) => Value::Bool(false),
+        };
+        match kind {
+            LookupKind::Inner => result.extend(matches.iter().map(|other| joined(other))),
+            LookupKind::Single if matches.len() > 1 => return None,
+            LookupKind::Left | LookupKind::Single if matches.is_empty() => {
+                result.push(joined(&vec![Value::Null; width]));
+            }
+            LookupKind::Left | LookupKind::Single => result.extend(matches.iter().map(|other| joined(other))),
+            LookupKind::Semi => result.extend((!matches.is_empty()).then(|| joined(&[]))),
+            LookupKind::Anti => result.extend(matches.is_empty().then(|| joined(&[]))),
+            LookupKind::NotIn => result.extend((is_in == Value::Bool(false)).then(|| joined(&[]))),
+            LookupKind::Exists => result.push(joined(&[Value::Bool(!matches.is_empty())])),
+            LookupKind::In => result.push(joined(&[is_in])),
+        }
+    }
+    result.sort();
+    Some(result)
+}
+
+/// Joins by a lookup.
+fn looked_up(lookup: &Lookup, scanned: &RecordBatch, piece: usize) -> farpool_model::Result<Vec<String>> {
+    let mut result = Vec::new();
+    for from in (0..scanned.num_rows()).step_by(piece) {
+        let mut probing = lookup.probe(scanned.slice(from, piece.min(scanned.num_rows() - from)))?;
+        while let Some(batch) = lookup.next(&mut probing)? {
+            assert!(batch.num_rows() <= limits::BATCH_ROWS);
+            assert_eq!(batch.schema(), *lookup.schema());
+            result.extend(rows_of(batch.columns(), batch.num_rows()).iter().map(|row| text(row)));
+        }
+    }
+    result.sort();
+    Ok(result)
+}
+
+#[test]
+fn lookups_join_as_nested_loops_do() {
+    let mut random = Random::new(46);
+    let (mut dense, mut refused, mut joined) = (0, 0, 0);
+    for round in 0..400 {
+        let count = 1 + random.below(3);
+        let keys: Vec<Key> = (0..count).map(|_| KEYS[random.below(KEYS.len())]).collect();
+        let nulls = [0, 0, 15][random.below(3)];
+        let sizes = [0, 1, 30, 300];
+        let scanned = side(&keys, sizes[random.below(4)], &mut random, nulls);
+        let others = side(&keys, sizes[random.below(4)], &mut random, nulls);
+        let positions: Vec<usize> = (0..count).collect();
+        let built = Arc::new(table(&others, 1 + random.below(70), &positions));
+        dense += usize::from(built.index().is_dense());
+        assert!(built.bytes() > 0);
+        // The number of the scanned row against that of the other row.
+        let op = [CompareOp::NotEq, CompareOp::Lt, CompareOp::Eq][random.below(3)];
+        let condition = Expr::compare(op, Expr::Column(count), Expr::Column(2 * count + 2));
+        for kind in KINDS {
+            let has_residual = random.chance(50) && !kind.minds_nulls();
+            if kind.minds_nulls() && count > 1 {
+                continue;
+            }
+            let residual = |left: &[Value], right: &[Value]| match (&left[count], &right[count]) {
+                _ if !has_residual => true,
+                (Value::Int(left), Value::Int(right)) => match op {
+                    CompareOp::NotEq => left != right,
+                    CompareOp::Lt => left < right,
+                    _ => left == right,
+                },
+                _ => false,
+            };
+            let described = described(kind, &positions, has_residual.then_some(&condition));
+            let lookup = Lookup::new(&described, &scanned.schema(), built.clone()).unwrap();
+            let result = looked_up(&lookup, &scanned, 1 + random.below(200));
+            let Some(expected) = naive(kind, (&scanned, &others), count, residual) else {
+                assert_eq!(result.unwrap_err().kind, ErrorKind::Invalid);
+                refused += 1;
+                continue;
+            };
+            joined += expected.len();
+            assert_eq!(result.unwrap(), expected, "{kind:?} on {keys:?} in round {round}");
+        }
+    }
+    assert!(dense > 50 && refused > 20 && joined > 100_000, "{dense} {refused} {joined}");
+}
+
+#[test]
+fn a_batch_that_matches_millions_of_pairs_is_joined_piece_by_piece() {
+    let rows = 20_000;
+    let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; rows]));
+    let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("one", DataType::Int64, true)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![ones]).unwrap();
+    let built = Arc::new(table(&batch, 8192, &[0]));
+    let lookup = |kind, residual: Option<&Expr>| {
+        Lookup::new(&described(kind, &[0], residual), &schema, built.clone()).unwrap()
+    };
+    let inner = lookup(LookupKind::Inner, None);
+    let mut probing = inner.probe(batch.slice(0, limits::BATCH_ROWS)).unwrap();
+    for _ in 0..100 {
+        assert_eq!(inner.next(&mut probing).unwrap().unwrap().num_rows(), limits::BATCH_ROWS);
+    }
+    // One match is enough, and no match takes a piece for every few pairs.
+    let same = Expr::compare(CompareOp::Eq, Expr::Column(0), Expr::Column(1));
+    let other = Expr::compare(CompareOp::NotEq, Expr::Column(0), Expr::Column(1));
+    for (condition, pieces) in [(same, 10), (other, 10 * rows / limits::BATCH_ROWS)] {
+        let semi = lookup(LookupKind::Semi, Some(&condition));
+        let mut probing = semi.probe(batch.slice(0, 10)).unwrap();
+        let mut taken = 0;
+        while semi.next(&mut probing).unwrap().is_some() {
+            taken += 1;
+        }
+        assert!((pieces..=pieces + 3).contains(&taken) || taken <= pieces, "{taken} pieces, not {pieces}");
+    }
+}
+
+#[test]
+fn a_lookup_that_makes_no_sense_is_refused() {
+    let schema: SchemaRef = Arc::new(Schema::new(vec![
+        Field::new("a", DataType::Int64, true),
+        Field::new("b", DataType::Utf8View, true),
+    ]));
+    let build = |keys: &[usize]| LookupBuild::new(schema.clone(), Vec::new(), keys, HashKey::default());
+    assert!(build(&[]).is_err() && build(&[2]).is_err());
+    let built = Arc::new(build(&[0]).unwrap().finish().unwrap());
+    let refused = |lookup: &farpool_model::Lookup| {
+        let error = Lookup::new(lookup, &schema, built.clone()).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    };
+    let invalid = |kind, keys: &[usize], residual: Option<&Expr>| refused(&described(kind, keys, residual));
+    let keys = vec![LookupKey { row: 1, result: 0 }];
+    refused(&farpool_model::Lookup { keys, ..described(LookupKind::Inner, &[0], None) });
+    invalid(LookupKind::Inner, &[7], None);
+    invalid(LookupKind::Inner, &[], None);
+    invalid(LookupKind::Inner, &[0], Some(&Expr::Column(0)));
+    let condition = Expr::IsNull(Box::new(Expr::Column(0)));
+    invalid(LookupKind::In, &[0], Some(&condition));
+}

@@ -1,0 +1,255 @@
+//! Programs with lookups (joins with the results of other programs), bound to their tables.
+//!
+//! A program with lookups is carried out in two stages. The scan reads the columns of the table that are needed, and
+//! applies the conditions that are on these columns alone. Its rows go through the lookups, and what comes out is the
+//! input of the upper stage: the other conditions, and the output of the program.
+//!
+//! Example: `lineitem` is scanned, a lookup finds each row's order, and the result is a sum by date of the order. A
+//! condition on the ship date is applied by the scan, one on both dates by the upper stage, which also computes the
+//! sum.
+
+use crate::bound::BoundProgram;
+use crate::budget::Budget;
+use crate::memory_need::MemoryNeed;
+use arrow_schema::{DataType, Schema, SchemaRef};
+use farpool_columns::Table;
+use farpool_model::{
+    ColumnStatistics, Columns, Error, Expr, Facts, Lookup, NamedExpr, Output, Program, Result, limits,
+};
+use farpool_operators::Plan;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Number of copies of a looked-up result that are in memory at the same time: as collected, as one array per column,
+/// and its index.
+const COPIES: usize = 3;
+
+/// Bytes that are assumed for a string in a batch of joined rows.
+const TEXT_BYTES: usize = 64;
+
+/// Bytes that the last batch of a row group takes in a collected result beside its values, per column.
+const BATCH_BYTES: usize = 16 * limits::BATCH_ROWS;
+
+/// The lookups of a program, and its two stages.
+pub(crate) struct Joined {
+    /// For each lookup, its program.
+    pub sides: Vec<Arc<BoundProgram>>,
+    /// The lookups, with join keys and conditions that are over the columns which the scan returns.
+    pub lookups: Vec<Lookup>,
+    /// Program of the scan: the columns of the table that are needed, for the rows that pass the conditions on them.
+    pub scan: Program,
+    /// Schema of the rows that the scan returns.
+    pub scan_schema: SchemaRef,
+    /// Schema of the rows behind the lookups, with the columns of the table that the scan returns.
+    row: SchemaRef,
+    /// Statistics of the rows behind the lookups, with all columns of the table.
+    row_statistics: Vec<ColumnStatistics>,
+    /// Plan of the upper stage, over the rows behind the lookups.
+    pub upper: Plan,
+}
+
+/// The rows behind the lookups of a program.
+pub(crate) struct Row {
+    pub schema: SchemaRef,
+    /// For each column the statistics of the table that it comes from; those of other columns say nothing.
+    statistics: Vec<ColumnStatistics>,
+}
+
+impl Row {
+    /// Describes the rows behind the lookups of `program` over `table`, whose programs are `sides`.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit`, naming what is wrong with a lookup.
+    pub fn of(program: &Program, table: &Table, sides: &[Arc<BoundProgram>]) -> Result<Row> {
+        if sides.len() != program.lookups.len() {
+            let (lookups, sides) = (program.lookups.len(), sides.len());
+            return Err(Error::internal(format!("{lookups} lookups, and {sides} programs")));
+        }
+        if let Some(refusal) = sides.iter().find_map(|side| side.refusal()) {
+            return Err(Error::invalid(format!(
+                "the program of a lookup must be carried out whole: {refusal}"
+            )));
+        }
+        let results = sides.iter().map(|side| &*side.prepared().schema);
+        let schema = Arc::new(program.row_schema(&table.schema, results)?);
+        let mut statistics = of_table(table);
+        for (lookup, side) in program.lookups.iter().zip(sides) {
+            if lookup.kind.adds_columns() {
+                statistics.extend(of_result(side));
+            }
+            if lookup.kind.adds_mark() {
+                statistics.push(ColumnStatistics::default());
+            }
+        }
+        Ok(Row { schema, statistics })
+    }
+
+    /// Returns the columns, for expressions over them.
+    pub fn columns(&self) -> Columns<'_> {
+        Columns::new(&self.schema, &self.statistics)
+    }
+
+    /// Compiles `program`, without its lookups, for these rows.
+    ///
+    /// # Errors
+    /// Errors of [`Plan::compile_rows`].
+    pub fn compile(&self, program: &Program, budget: Budget) -> Result<Plan> {
+        Plan::compile_rows(program, &self.schema, &self.statistics, budget.memory())
+    }
+
+    /// Returns the rows with only these columns, in this order.
+    fn project(&self, columns: impl Iterator<Item = usize> + Clone) -> Row {
+        let fields: Vec<_> = columns.clone().map(|column| self.schema.fields()[column].clone()).collect();
+        let statistics = columns.map(|column| self.statistics[column].clone()).collect();
+        Row { schema: Arc::new(Schema::new(fields)), statistics }
+    }
+}
+
+/// Returns the statistics of a table, one for each column.
+fn of_table(table: &Table) -> Vec<ColumnStatistics> {
+    let columns = 0..table.schema.fields().len();
+    columns.map(|column| table.statistics.get(column).cloned().unwrap_or_default()).collect()
+}
+
+/// Returns for each column of a program's result the statistics of the table's column that it is.
+fn of_result(program: &BoundProgram) -> Vec<ColumnStatistics> {
+    let rows = match program.joined() {
+        Some(joined) => joined.row_statistics.clone(),
+        None => of_table(program.table()),
+    };
+    let exprs: Vec<&Expr> = match &program.prepared().effective.output {
+        Output::Rows(columns) => columns.iter().map(|column| &column.expr).collect(),
+        Output::Aggregate { keys, .. } => keys.iter().map(|key| &key.expr).collect(),
+    };
+    let known = exprs.into_iter().map(|expr| expr.as_column().and_then(|column| rows.get(column).cloned()));
+    let fields = program.prepared().schema.fields().len();
+    known
+        .map(Option::unwrap_or_default)
+        .chain(std::iter::repeat_with(ColumnStatistics::default))
+        .take(fields)
+        .collect()
+}
+
+impl Joined {
+    /// Divides the effective program `program` over `table` into its stages. `row` is the schema of the rows behind the
+    /// lookups.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` if the program is not well typed.
+    pub fn new(
+        program: &Program,
+        table: &Table,
+        row: &Row,
+        sides: Vec<Arc<BoundProgram>>,
+        budget: Budget,
+    ) -> Result<Joined> {
+        let width = table.schema.fields().len();
+        let conditions = match program.filter.clone() {
+            Some(Expr::And(parts)) => parts,
+            filter => filter.into_iter().collect(),
+        };
+        let mut of_scan = Vec::new();
+        let mut of_upper = Vec::new();
+        for condition in conditions {
+            match is_of_scan(&condition, table, width)? {
+                true => of_scan.push(condition),
+                false => of_upper.push(condition),
+            }
+        }
+        let upper = Program { lookups: Vec::new(), filter: Expr::all(of_upper), ..program.clone() };
+        let needed = needed(&upper, &program.lookups, width);
+        // The columns that the scan returns come first, then what the lookups add.
+        let new = |column: usize| match column.checked_sub(width) {
+            None => needed.iter().position(|needed| *needed == column).unwrap_or(usize::MAX),
+            Some(added) => needed.len() + added,
+        };
+        let narrow = row.project(needed.iter().copied().chain(width..row.schema.fields().len()));
+        let lookups = program.lookups.iter().map(|lookup| renumbered(lookup, &new)).collect();
+        let upper = upper.renumbered(&new);
+        let columns = needed.iter().map(|column| NamedExpr::column(&table.schema, *column)).collect();
+        let scan = Program {
+            table: program.table.clone(),
+            version: program.version,
+            lookups: Vec::new(),
+            filter: Expr::all(of_scan),
+            output: Output::Rows(columns),
+            order: Vec::new(),
+            limit: None,
+        };
+        let scan_schema = scan.result_schema(&table.schema)?;
+        let upper = narrow.compile(&upper, budget)?;
+        let row_statistics = row.statistics.clone();
+        Ok(Joined { sides, lookups, scan, scan_schema, row: narrow.schema, row_statistics, upper })
+    }
+
+    /// Returns the bytes of a row behind the lookups, strings with the length of a few words.
+    pub fn row_bytes(&self) -> usize {
+        let width = |data_type: &DataType| data_type.primitive_width().unwrap_or(TEXT_BYTES);
+        self.row.fields().iter().map(|field| width(field.data_type())).sum()
+    }
+
+    /// Returns for each lookup the maximum number of bytes of its program's result.
+    pub fn collected_bytes(&self, budget: Budget) -> impl Iterator<Item = usize> + '_ {
+        let share = budget.state_bytes_max.min(limits::LOOKUP_BYTES_MAX) / self.sides.len().max(1);
+        self.sides.iter().map(move |side| share.min(result_bytes(side)))
+    }
+
+    /// Returns the bytes that the lookups take beside the rows of the scan, those of their programs' runs included.
+    ///
+    /// # Errors
+    /// Fails only on a bug in the operators.
+    pub fn bytes(&self, budget: Budget) -> Result<usize> {
+        let mut bytes: usize = 0;
+        for (side, collected) in self.sides.iter().zip(self.collected_bytes(budget)) {
+            let of_run = MemoryNeed::of(side, &side.plan()?).bytes();
+            bytes = bytes.saturating_add(of_run).saturating_add(collected.saturating_mul(COPIES));
+        }
+        Ok(bytes)
+    }
+}
+
+/// Returns an upper bound of the bytes of a program's result, as far as its table tells.
+fn result_bytes(side: &BoundProgram) -> usize {
+    let lookups = &side.prepared().effective.lookups;
+    if lookups.iter().any(|lookup| lookup.kind.adds_columns()) || side.table().live_rows().is_some() {
+        return usize::MAX;
+    }
+    let columns = side.columns().iter().map(|column| side.table().bytes_plain_most[*column]);
+    let fields = side.prepared().schema.fields().len().max(1);
+    let (table, groups) = (side.table(), side.table().row_groups.len().max(side.budget().workers));
+    // Each column of the result has at most the bytes of all columns that are read, and a view for each string. Batches
+    // are allocated whole.
+    let views = farpool_model::cast::usize_saturating(table.rows).saturating_mul(size_of::<u128>());
+    let values = (columns.sum::<usize>() + BATCH_BYTES).saturating_mul(groups);
+    values.saturating_add(views).saturating_mul(fields)
+}
+
+/// Returns whether a condition is applied by the scan: it is on columns of the table alone, and cannot fail on a row
+/// that has no match in a lookup.
+fn is_of_scan(condition: &Expr, table: &Table, width: usize) -> Result<bool> {
+    let mut columns = BTreeSet::new();
+    condition.collect_columns(&mut columns);
+    if columns.last().is_some_and(|last| *last >= width) {
+        return Ok(false);
+    }
+    Ok(!Facts::of(condition, Columns::new(&table.schema, &table.statistics))?.may_fail)
+}
+
+/// Returns the columns of the table that the upper stage and the lookups read, in order.
+fn needed(upper: &Program, lookups: &[Lookup], width: usize) -> Vec<usize> {
+    let mut columns = upper.columns();
+    for lookup in lookups {
+        columns.extend(lookup.keys.iter().map(|key| key.row));
+        if let Some(residual) = &lookup.residual {
+            residual.collect_columns(&mut columns);
+        }
+    }
+    columns.into_iter().filter(|column| *column < width).collect()
+}
+
+fn renumbered(lookup: &Lookup, new: &impl Fn(usize) -> usize) -> Lookup {
+    let mut lookup = lookup.clone();
+    lookup.keys.iter_mut().for_each(|key| key.row = new(key.row));
+    lookup.residual.iter_mut().for_each(|residual| residual.renumber(new));
+    lookup
+}
