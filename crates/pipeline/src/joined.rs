@@ -14,11 +14,17 @@ use crate::memory_need::MemoryNeed;
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::Table;
 use farpool_model::{
-    ColumnStatistics, Columns, Error, Expr, Facts, Lookup, NamedExpr, Output, Program, Result, limits,
+    ColumnStatistics, Columns, Error, Expr, Facts, Lookup, LookupKind, NamedExpr, Output, Program, Result,
+    cast, limits,
 };
-use farpool_operators::Plan;
+use farpool_operators::{Lookup as Compiled, LookupTable, Plan};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Maximum share of the distinct values of a column that are join keys of a lookup, as a fraction, for the scan to test
+/// them. Reason: a test costs about as much as a probe, and saves the decoding of rows without a match.
+const FEW: u64 = 3;
+const FEW_OF: u64 = 4;
 
 /// Number of copies of a looked-up result that are in memory at the same time: as collected, as one array per column,
 /// and its index.
@@ -36,6 +42,8 @@ pub(crate) struct Joined {
     pub sides: Vec<Arc<BoundProgram>>,
     /// The lookups, with join keys and conditions that are over the columns which the scan returns.
     pub lookups: Vec<Lookup>,
+    /// For each lookup, the columns of its rows that are read behind it.
+    reads: Vec<BTreeSet<usize>>,
     /// Program of the scan: the columns of the table that are needed, for the rows that pass the conditions on them.
     pub scan: Program,
     /// Schema of the rows that the scan returns.
@@ -164,8 +172,9 @@ impl Joined {
             Some(added) => needed.len() + added,
         };
         let narrow = row.project(needed.iter().copied().chain(width..row.schema.fields().len()));
-        let lookups = program.lookups.iter().map(|lookup| renumbered(lookup, &new)).collect();
+        let lookups: Vec<Lookup> = program.lookups.iter().map(|lookup| renumbered(lookup, &new)).collect();
         let upper = upper.renumbered(&new);
+        let reads = reads(&upper, &lookups);
         let columns = needed.iter().map(|column| NamedExpr::column(&table.schema, *column)).collect();
         let scan = Program {
             table: program.table.clone(),
@@ -179,7 +188,37 @@ impl Joined {
         let scan_schema = scan.result_schema(&table.schema)?;
         let upper = narrow.compile(&upper, budget)?;
         let row_statistics = row.statistics.clone();
-        Ok(Joined { sides, lookups, scan, scan_schema, row: narrow.schema, row_statistics, upper })
+        Ok(Joined { sides, lookups, reads, scan, scan_schema, row: narrow.schema, row_statistics, upper })
+    }
+
+    /// Returns the lookup at `place` over the rows `row` before it, in `table`.
+    ///
+    /// # Errors
+    /// Errors of [`Compiled::new`].
+    pub fn compile_lookup(&self, place: usize, row: &Schema, table: Arc<LookupTable>) -> Result<Compiled> {
+        Compiled::new(&self.lookups[place], row, table, |column| self.reads[place].contains(&column))
+    }
+
+    /// Returns a condition on `table`, which is scanned, that is true for every row with a match in `of_lookup`, the
+    /// table of the lookup at `place`. Returns `None` if rows without a match are wanted, the keys are not columns of
+    /// the table, or the condition would hardly make the rows fewer.
+    pub fn condition(&self, place: usize, of_lookup: &LookupTable, table: &Table) -> Option<Expr> {
+        let lookup = &self.lookups[place];
+        if !matches!(lookup.kind, LookupKind::Inner | LookupKind::Semi) {
+            return None;
+        }
+        let Output::Rows(scanned) = &self.scan.output else { return None };
+        let keys = lookup.keys.iter().map(|key| scanned.get(key.row).map(|column| column.expr.clone()));
+        let keys = keys.collect::<Option<Vec<Expr>>>()?;
+        // Of a single key, the number of distinct values tells how many of them have a match at most.
+        if let [Expr::Column(column)] = &keys[..]
+            && let Some(known) = table.statistics.get(*column)
+            && let Some(distinct) = known.distinct_count.or(known.distinct_estimate)
+            && cast::u64_from(of_lookup.rows()).saturating_mul(FEW_OF) > distinct.saturating_mul(FEW)
+        {
+            return None;
+        }
+        of_lookup.condition(keys)
     }
 
     /// Returns the bytes of a row behind the lookups, strings with the length of a few words.
@@ -219,7 +258,7 @@ fn result_bytes(side: &BoundProgram) -> usize {
     let (table, groups) = (side.table(), side.table().row_groups.len().max(side.budget().workers));
     // Each column of the result has at most the bytes of all columns that are read, and a view for each string. Batches
     // are allocated whole.
-    let views = farpool_model::cast::usize_saturating(table.rows).saturating_mul(size_of::<u128>());
+    let views = cast::usize_saturating(table.rows).saturating_mul(size_of::<u128>());
     let values = (columns.sum::<usize>() + BATCH_BYTES).saturating_mul(groups);
     values.saturating_add(views).saturating_mul(fields)
 }
@@ -245,6 +284,21 @@ fn needed(upper: &Program, lookups: &[Lookup], width: usize) -> Vec<usize> {
         }
     }
     columns.into_iter().filter(|column| *column < width).collect()
+}
+
+/// Returns for each lookup the columns of its rows that later lookups or the upper stage read.
+fn reads(upper: &Program, lookups: &[Lookup]) -> Vec<BTreeSet<usize>> {
+    let mut read = upper.columns();
+    let mut reads = Vec::with_capacity(lookups.len());
+    for lookup in lookups.iter().rev() {
+        reads.push(read.clone());
+        read.extend(lookup.keys.iter().map(|key| key.row));
+        if let Some(residual) = &lookup.residual {
+            residual.collect_columns(&mut read);
+        }
+    }
+    reads.reverse();
+    reads
 }
 
 fn renumbered(lookup: &Lookup, new: &impl Fn(usize) -> usize) -> Lookup {

@@ -217,6 +217,11 @@ impl Run {
         self.result_plan().schema()
     }
 
+    /// Returns the plan of the scan.
+    fn scan_plan(&self) -> &Plan {
+        self.joins.as_ref().and_then(Joins::scan).unwrap_or(&self.plan)
+    }
+
     /// Returns the plan that makes the result.
     fn result_plan(&self) -> &Plan {
         self.joins.as_ref().map_or(&self.plan, Joins::plan)

@@ -2,13 +2,17 @@
 
 use super::index::{Index, Scratch};
 use crate::failure;
-use crate::group::HashKey;
+use crate::group::{HashKey, lanes_of_array};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::NullBuffer;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::filter::filter_record_batch;
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Expr, KeyFilter, KeySet, Literal, Result, Value, limits, schema};
+use farpool_statistics::keys;
+
+/// Bits per key of a Bloom filter of join keys. Reason: one row in 200 without a match passes it.
+const KEY_BITS: usize = 16;
 
 /// Rows by their join keys, for [`super::Lookup`]; immutable.
 pub struct LookupTable {
@@ -17,6 +21,15 @@ pub struct LookupTable {
     columns: Vec<ArrayRef>,
     /// Whether some row of the build side has a NULL in a join key. Such rows are not in the table.
     has_null_keys: bool,
+    key_test: Option<KeyTest>,
+}
+
+/// A quick test of whether rows may have a match, by their join keys alone.
+enum KeyTest {
+    /// The keys themselves.
+    Set(KeySet),
+    /// A Bloom filter of their hashes.
+    Filter(KeyFilter),
 }
 
 /// A lookup table that is being built, in steps. Each step takes time in proportion to one batch, except one step per
@@ -29,6 +42,7 @@ pub struct LookupBuild {
     next: usize,
     columns: Vec<ArrayRef>,
     has_null_keys: bool,
+    key_test: Option<KeyTest>,
 }
 
 impl LookupBuild {
@@ -72,12 +86,12 @@ impl LookupBuild {
         Ok(LookupBuild {
             index,
             schema,
-
             keys: of_keys,
             batches: whole,
             next: 0,
             columns: Vec::new(),
             has_null_keys,
+            key_test: None,
         })
     }
 
@@ -91,7 +105,10 @@ impl LookupBuild {
             self.next += 1;
             return Ok(true);
         }
-        self.keys = Vec::new();
+        if !self.keys.is_empty() {
+            self.key_test = key_test(&std::mem::take(&mut self.keys))?;
+            return Ok(true);
+        }
         let column = self.columns.len();
         if column == self.schema.fields().len() {
             return Ok(false);
@@ -110,8 +127,8 @@ impl LookupBuild {
     /// Errors of [`LookupBuild::step`].
     pub fn finish(mut self) -> Result<LookupTable> {
         while self.step()? {}
-        let LookupBuild { index, schema, columns, has_null_keys, .. } = self;
-        Ok(LookupTable { index, schema, columns, has_null_keys })
+        let LookupBuild { index, schema, columns, has_null_keys, key_test, .. } = self;
+        Ok(LookupTable { index, schema, columns, has_null_keys, key_test })
     }
 
     /// Returns the bytes of memory that the build takes.
@@ -125,6 +142,19 @@ impl LookupTable {
     /// Returns the number of rows whose join keys are not NULL.
     pub fn rows(&self) -> usize {
         self.index.rows()
+    }
+
+    /// Returns a condition on the join keys `keys` of other rows, which is true for every row with a match, and for few
+    /// others; `None` if there are too many keys for a small one. It never fails.
+    pub fn condition(&self, keys: Vec<Expr>) -> Option<Expr> {
+        if self.rows() == 0 {
+            return Literal::new(Value::Bool(false), DataType::Boolean).ok().map(Expr::Literal);
+        }
+        match (self.key_test.as_ref()?, &keys[..]) {
+            (KeyTest::Set(set), [key]) => Some(Expr::InSet(Box::new(key.clone()), set.clone())),
+            (KeyTest::Set(_), _) => None,
+            (KeyTest::Filter(filter), _) => Some(Expr::InFilter(keys, filter.clone())),
+        }
     }
 
     /// Returns the bytes of memory that the table takes.
@@ -170,4 +200,37 @@ fn bytes_of(columns: &[ArrayRef]) -> usize {
 
 fn both_valid(left: &NullBuffer, right: &NullBuffer) -> NullBuffer {
     NullBuffer::new(left.inner() & right.inner())
+}
+
+/// Returns a test of these join keys, given by batches with an array per key; `None` if they are too many for a small
+/// one, or of types without a hash.
+///
+/// # Errors
+/// Fails only on a bug in this crate.
+fn key_test(batches: &[Vec<ArrayRef>]) -> Result<Option<KeyTest>> {
+    let Some(first) = batches.first() else { return Ok(None) };
+    if let [only] = &first[..]
+        && schema::is_integer_like(only.data_type())
+        // Values of these types need not fit a signed word.
+        && !matches!(only.data_type(), DataType::Decimal128(..) | DataType::UInt64)
+    {
+        let mut keys = Vec::new();
+        for batch in batches {
+            keys.extend(lanes_of_array(&batch[0])?);
+        }
+        if let Some(set) = KeySet::new(&keys) {
+            return Ok(Some(KeyTest::Set(set)));
+        }
+    }
+    let has_hash =
+        |key: &ArrayRef| schema::is_integer_like(key.data_type()) || schema::is_bytes(key.data_type());
+    let rows: usize = batches.iter().map(|keys| keys[0].len()).sum();
+    if !first.iter().all(has_hash) || rows > limits::KEY_SET_BYTES_MAX * 8 / KEY_BITS {
+        return Ok(None);
+    }
+    let mut hashes = Vec::with_capacity(rows);
+    for keys in batches {
+        hashes.extend(keys::of_rows(keys)?);
+    }
+    Ok(KeyFilter::new(hashes, KEY_BITS).map(KeyTest::Filter))
 }

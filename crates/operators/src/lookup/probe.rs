@@ -4,9 +4,11 @@ use super::NONE;
 use super::build::LookupTable;
 use crate::evaluate::{Compiled, Frame, truth};
 use crate::failure;
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
+};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::filter::{filter, filter_record_batch};
 use arrow_select::take::take;
 use farpool_model::cast::u32_checked;
@@ -23,6 +25,8 @@ pub struct Lookup {
     width: usize,
     schema: SchemaRef,
     residual: Option<Compiled>,
+    /// For each column of joined rows that nobody reads: NULLs, as many as a batch may have.
+    blanks: Vec<Option<ArrayRef>>,
 }
 
 /// Returns whether one match of a row decides about it, so that no others are looked for.
@@ -45,18 +49,27 @@ pub struct Probing {
 
 impl Lookup {
     /// Compiles `lookup` for rows with the schema `row` and the rows of `table`, which must have been built for the join
-    /// keys of `lookup`.
+    /// keys of `lookup`. Columns of joined rows for which `is_read` returns false may have any values.
     ///
     /// # Errors
     /// Errors of [`model::Lookup::row_schema`](farpool_model::Lookup::row_schema); `Invalid` if the residual condition
     /// has an opaque part.
-    pub fn new(lookup: &farpool_model::Lookup, row: &Schema, table: Arc<LookupTable>) -> Result<Lookup> {
+    pub fn new(
+        lookup: &farpool_model::Lookup,
+        row: &Schema,
+        table: Arc<LookupTable>,
+        is_read: impl Fn(usize) -> bool,
+    ) -> Result<Lookup> {
         let schema = Arc::new(lookup.row_schema(row, table.schema())?);
         let pairs = pair_schema(row, table.schema());
         let residual =
             lookup.residual.as_ref().map(|condition| Compiled::new(condition, &pairs)).transpose()?;
         let keys = lookup.keys.iter().map(|key| key.row).collect();
-        Ok(Lookup { table, kind: lookup.kind, keys, width: row.fields().len(), schema, residual })
+        let blank = |(column, field): (usize, &FieldRef)| {
+            (!is_read(column)).then(|| new_null_array(field.data_type(), limits::BATCH_ROWS))
+        };
+        let blanks = schema.fields().iter().enumerate().map(blank).collect();
+        Ok(Lookup { table, kind: lookup.kind, keys, width: row.fields().len(), schema, residual, blanks })
     }
 
     /// Returns the schema of joined rows.
@@ -155,10 +168,18 @@ impl Lookup {
 
     /// Joins the pairs of rows; where `others` is NULL, the columns of the table are.
     fn joined(&self, batch: &RecordBatch, rows: Vec<u32>, others: UInt32Array) -> Result<RecordBatch> {
+        // Where each row has one match, as with a foreign key, the columns are those of the batch.
+        let is_whole =
+            rows.len() == batch.num_rows() && rows.iter().zip(0..).all(|(row, place)| *row == place);
         let rows = UInt32Array::from(rows);
-        let of_row = batch.columns().iter().map(|column| take(column, &rows, None));
-        let of_table = self.table.columns().iter().map(|column| take(column, &others, None));
-        let columns = of_row.chain(of_table).collect::<std::result::Result<Vec<_>, _>>();
+        let column = |(place, blank): (usize, &Option<ArrayRef>)| match (blank, place.checked_sub(self.width))
+        {
+            (Some(blank), _) => Ok(blank.slice(0, rows.len())),
+            (None, None) if is_whole => Ok(batch.column(place).clone()),
+            (None, None) => take(batch.column(place), &rows, None),
+            (None, Some(of_table)) => take(&self.table.columns()[of_table], &others, None),
+        };
+        let columns = self.blanks.iter().enumerate().map(column).collect::<std::result::Result<Vec<_>, _>>();
         self.batch(columns.map_err(failure::of_kernel)?, rows.len())
     }
 

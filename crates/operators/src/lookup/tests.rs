@@ -1,6 +1,7 @@
 //! Compares lookups with nested loops over plain values, for random tables.
 
 use super::*;
+use crate::evaluate::{Compiled, Frame, truth};
 use crate::group::HashKey;
 use crate::tests::random::Random;
 use crate::tests::rows_of;
@@ -170,7 +171,7 @@ fn looked_up(lookup: &Lookup, scanned: &RecordBatch, piece: usize) -> farpool_mo
 #[test]
 fn lookups_join_as_nested_loops_do() {
     let mut random = Random::new(46);
-    let (mut dense, mut refused, mut joined) = (0, 0, 0);
+    let (mut dense, mut refused, mut joined, mut conditions) = (0, 0, 0, 0);
     for round in 0..400 {
         let count = 1 + random.below(3);
         let keys: Vec<Key> = (0..count).map(|_| KEYS[random.below(KEYS.len())]).collect();
@@ -185,6 +186,7 @@ fn lookups_join_as_nested_loops_do() {
         // The number of the scanned row against that of the other row.
         let op = [CompareOp::NotEq, CompareOp::Lt, CompareOp::Eq][random.below(3)];
         let condition = Expr::compare(op, Expr::Column(count), Expr::Column(2 * count + 2));
+        conditions += usize::from(check_condition(&built, &scanned, &others, count));
         for kind in KINDS {
             let has_residual = random.chance(50) && !kind.minds_nulls();
             if kind.minds_nulls() && count > 1 {
@@ -200,7 +202,7 @@ fn lookups_join_as_nested_loops_do() {
                 _ => false,
             };
             let described = described(kind, &positions, has_residual.then_some(&condition));
-            let lookup = Lookup::new(&described, &scanned.schema(), built.clone()).unwrap();
+            let lookup = Lookup::new(&described, &scanned.schema(), built.clone(), |_| true).unwrap();
             let result = looked_up(&lookup, &scanned, 1 + random.below(200));
             let Some(expected) = naive(kind, (&scanned, &others), count, residual) else {
                 assert_eq!(result.unwrap_err().kind, ErrorKind::Invalid);
@@ -211,7 +213,27 @@ fn lookups_join_as_nested_loops_do() {
             assert_eq!(result.unwrap(), expected, "{kind:?} on {keys:?} in round {round}");
         }
     }
-    assert!(dense > 50 && refused > 20 && joined > 100_000, "{dense} {refused} {joined}");
+    assert!(
+        dense > 50 && refused > 20 && joined > 100_000 && conditions > 100,
+        "{dense} {refused} {joined} {conditions}"
+    );
+}
+
+/// Checks that the condition on join keys is true for every scanned row with a match. Returns whether there is one.
+fn check_condition(built: &LookupTable, scanned: &RecordBatch, others: &RecordBatch, keys: usize) -> bool {
+    let Some(condition) = built.condition((0..keys).map(Expr::Column).collect()) else { return false };
+    let rows = |batch: &RecordBatch| rows_of(batch.columns(), batch.num_rows());
+    let columns = scanned.columns().iter().cloned().enumerate().collect();
+    let compiled = Compiled::new(&condition, &scanned.schema()).unwrap();
+    let passing = compiled.array(&Frame::new(scanned.num_rows(), columns)).unwrap();
+    let passing = truth(&passing);
+    for (place, row) in rows(scanned).iter().enumerate() {
+        let same = |other: &Vec<Value>| {
+            (0..keys).all(|key| row[key] != Value::Null && equal(&row[key], &other[key]))
+        };
+        assert!(passing.value(place) || !rows(others).iter().any(same), "{condition} of {row:?}");
+    }
+    true
 }
 
 #[test]
@@ -222,7 +244,7 @@ fn a_batch_that_matches_millions_of_pairs_is_joined_piece_by_piece() {
     let batch = RecordBatch::try_new(schema.clone(), vec![ones]).unwrap();
     let built = Arc::new(table(&batch, 8192, &[0]));
     let lookup = |kind, residual: Option<&Expr>| {
-        Lookup::new(&described(kind, &[0], residual), &schema, built.clone()).unwrap()
+        Lookup::new(&described(kind, &[0], residual), &schema, built.clone(), |_| true).unwrap()
     };
     let inner = lookup(LookupKind::Inner, None);
     let mut probing = inner.probe(batch.slice(0, limits::BATCH_ROWS)).unwrap();
@@ -253,7 +275,7 @@ fn a_lookup_that_makes_no_sense_is_refused() {
     assert!(build(&[]).is_err() && build(&[2]).is_err());
     let built = Arc::new(build(&[0]).unwrap().finish().unwrap());
     let refused = |lookup: &farpool_model::Lookup| {
-        let error = Lookup::new(lookup, &schema, built.clone()).err().unwrap();
+        let error = Lookup::new(lookup, &schema, built.clone(), |_| true).err().unwrap();
         assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     };
     let invalid = |kind, keys: &[usize], residual: Option<&Expr>| refused(&described(kind, keys, residual));

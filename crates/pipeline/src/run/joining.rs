@@ -11,8 +11,8 @@ use crate::bound::BoundProgram;
 use crate::joined::Joined;
 use crate::pace::StepPace;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use farpool_columns::{Chunk, RowGroup};
-use farpool_model::{Clock, Error, Result};
+use farpool_columns::{Chunk, RowGroup, Table};
+use farpool_model::{Clock, Error, Expr, Result};
 use farpool_operators::{HashKey, Lookup, LookupBuild, Pace, Plan, Probing, State};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -26,8 +26,15 @@ pub(super) struct Joins {
     sides: Vec<Arc<Run>>,
     hash_key: HashKey,
     built: Mutex<Built>,
-    /// The lookups over their tables; set when all tables are built.
-    lookups: OnceLock<Vec<Lookup>>,
+    /// The lookups over their tables, and the plan of the scan; set when all tables are built.
+    ready: OnceLock<Ready>,
+}
+
+/// The lookups of a run whose tables are built.
+struct Ready {
+    lookups: Vec<Lookup>,
+    /// Plan of the scan, without most rows that have no match.
+    scan: Plan,
 }
 
 /// The tables that are built so far.
@@ -36,6 +43,8 @@ struct Built {
     lookups: Vec<Lookup>,
     /// Number of lookups whose tables are built.
     count: usize,
+    /// Conditions on the table that is scanned, which are true for all rows with matches.
+    conditions: Vec<Expr>,
     /// The table of the next lookup, while it is built.
     current: Option<LookupBuild>,
 }
@@ -69,7 +78,7 @@ impl Joins {
             sides,
             hash_key: program.budget().hash_key,
             built: Mutex::default(),
-            lookups: OnceLock::new(),
+            ready: OnceLock::new(),
         }))
     }
 
@@ -85,17 +94,22 @@ impl Joins {
 
     /// Returns whether all tables are built.
     pub fn are_built(&self) -> bool {
-        self.lookups.get().is_some()
+        self.ready.get().is_some()
+    }
+
+    /// Returns the plan of the scan; `None` before all tables are built.
+    pub fn scan(&self) -> Option<&Plan> {
+        self.ready.get().map(|ready| &ready.scan)
     }
 
     /// Takes a step towards the tables, of a program's run or of a table. Must not be called once all are built.
     ///
     /// # Errors
     /// Errors of the programs' runs, and of the lookups.
-    pub fn step(&self, clock: &dyn Clock) -> Result<Step> {
+    pub fn step(&self, scan: (&Plan, &Table), clock: &dyn Clock) -> Result<Step> {
         let next = match self.built.try_lock() {
             Some(built) if built.current.is_none() => built.count,
-            Some(mut built) => return self.build(&mut built),
+            Some(mut built) => return self.build(&mut built, scan),
             None => return Ok(Step::Busy),
         };
         let Some(side) = self.sides.get(next) else { return Ok(Step::Worked) };
@@ -114,22 +128,29 @@ impl Joins {
         Ok(Step::Worked)
     }
 
-    /// Takes a step of the table that is being built.
-    fn build(&self, built: &mut Built) -> Result<Step> {
+    /// Takes a step of the table that is being built. After the last one, `scan`, the plan of the scan and its table, is
+    /// narrowed to rows that may have matches.
+    fn build(&self, built: &mut Built, (scan, table): (&Plan, &Table)) -> Result<Step> {
         let Some(current) = &mut built.current else { return Ok(Step::Worked) };
         if current.step()? {
             return Ok(Step::Worked);
         }
         let Some(current) = built.current.take() else { return Ok(Step::Worked) };
-        let table = Arc::new(current.finish()?);
+        let of_lookup = Arc::new(current.finish()?);
+        built.conditions.extend(self.joined.condition(built.count, &of_lookup, table));
         let row = match built.lookups.last() {
             Some(before) => before.schema().clone(),
             None => self.joined.scan_schema.clone(),
         };
-        built.lookups.push(Lookup::new(&self.joined.lookups[built.count], &row, table)?);
+        built.lookups.push(self.joined.compile_lookup(built.count, &row, of_lookup)?);
         built.count += 1;
         if built.count == self.sides.len() {
-            let is_first = self.lookups.set(std::mem::take(&mut built.lookups)).is_ok();
+            let scan = match Expr::all(std::mem::take(&mut built.conditions)) {
+                Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
+                None => scan.clone(),
+            };
+            let ready = Ready { lookups: std::mem::take(&mut built.lookups), scan };
+            let is_first = self.ready.set(ready).is_ok();
             assert!(is_first, "the tables of the lookups are built once");
         }
         Ok(Step::Worked)
@@ -140,8 +161,8 @@ impl Joins {
     /// # Errors
     /// Errors of [`Lookup::next`].
     fn join(&self, unjoined: &mut Unjoined) -> Result<Joining> {
-        let lookups =
-            self.lookups.get().ok_or_else(|| Error::internal("rows before the tables of lookups"))?;
+        let ready = self.ready.get().ok_or_else(|| Error::internal("rows before the tables of lookups"))?;
+        let lookups = &ready.lookups;
         let Unjoined { scanned, probing } = unjoined;
         let depth = probing.len();
         let Some(top) = probing.last_mut() else {
@@ -198,8 +219,9 @@ impl Run {
                         unjoined.scanned.push_back(batch);
                         ControlFlow::Continue(())
                     };
-                    let work = self.plan.process_part(group, progress, scanning, pace, &mut scanned)?;
-                    self.plan.flush(scanning, &mut scanned)?;
+                    let work =
+                        self.scan_plan().process_part(group, progress, scanning, pace, &mut scanned)?;
+                    self.scan_plan().flush(scanning, &mut scanned)?;
                     self.tally.scanned(work.rows_in, work.bytes_read);
                 }
             }

@@ -215,10 +215,11 @@ impl Run {
     ) -> Result<GroupValues> {
         let is_begun = morsel.progress.rows() > 0 || morsel.rewrite.is_some();
         // If it is known before the scan which rows pass, the columns of the filter are not needed.
-        let columns = if morsel.progress.is_known() { self.plan.output_columns() } else { &self.columns };
+        let columns =
+            if morsel.progress.is_known() { self.scan_plan().output_columns() } else { &self.columns };
         let are_unneeded = match verdict {
             Verdict::None => true,
-            Verdict::All => !is_begun && self.plan.is_told_by_zones(group),
+            Verdict::All => !is_begun && self.scan_plan().is_told_by_zones(group),
             Verdict::Some => false,
         };
         if are_unneeded {
@@ -263,7 +264,7 @@ impl Run {
         table: &Table,
         pace: &mut StepPace<'_>,
     ) -> Result<ControlFlow<GroupValues, Option<RowGroup>>> {
-        let of_filter = self.plan.filter_columns();
+        let of_filter = self.scan_plan().filter_columns();
         let is_wanted = morsel.read.as_ref().is_some_and(|read| read.is_wanted);
         let is_known = is_wanted || morsel.progress.is_known();
         let is_asked = verdict == Verdict::Some && !is_known && morsel.progress.rows() == 0;
@@ -280,7 +281,7 @@ impl Run {
         };
         let judged = filled.as_ref().unwrap_or(group);
         self.check_intact(judged, morsel.place, table, of_filter)?;
-        let may_pass = self.plan.may_pass(judged, pace)?;
+        let may_pass = self.scan_plan().may_pass(judged, pace)?;
         pace.next_group();
         if may_pass {
             morsel.read.get_or_insert_default().is_wanted = true;

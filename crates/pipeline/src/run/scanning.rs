@@ -33,7 +33,7 @@ impl Run {
         };
         let is_stopped = || self.is_cancelled() || self.limit_reached();
         if let Some(joins) = self.joins.as_ref().filter(|joins| !joins.are_built()) {
-            return joins.step(clock);
+            return joins.step((&self.plan, &table), clock);
         }
         let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
         while let Some(morsel) = self.claim(&table) {
@@ -66,9 +66,9 @@ impl Run {
         let made = morsel.made.clone();
         let group = made.as_deref().unwrap_or(&table.row_groups[morsel.place]);
         let is_out = group.rows == 0 || morsel.progress.is_ruled_out();
-        let verdict = match is_out || self.plan.is_beaten(group, &self.shared) {
+        let verdict = match is_out || self.scan_plan().is_beaten(group, &self.shared) {
             true => Verdict::None,
-            false => self.plan.verdict(group),
+            false => self.scan_plan().verdict(group),
         };
         let filled = match self.filled(group, verdict, &mut morsel, table, pace)? {
             GroupValues::Here(filled) => filled,
@@ -352,7 +352,7 @@ impl Run {
             && group.rows > FEW_ROWS
             && let Some(passing) = morsel.progress.passing(group)
             // And zone maps alone do not decide the filter.
-            && self.plan.verdict(group) == Verdict::Some
+            && self.scan_plan().verdict(group) == Verdict::Some
         {
             sharing.note(self, morsel.place, group, passing);
         }

@@ -256,6 +256,40 @@ fn rows_behind_lookups_are_grouped_and_ordered() {
 }
 
 #[test]
+fn keys_of_lookups_thin_out_the_scan() {
+    let budget = Budget::default();
+    let few = || Arc::new(bound(&table_of(1, 5), None, rows(&[0]), None, budget));
+    let none = Arc::new(bound(&table_of(1, 5), id_compares(CompareOp::GtEq, 5), rows(&[0]), None, budget));
+    // The kind, the rows that are looked up, and the numbers of rows that are read and returned.
+    for (kind, side, read, returned) in [
+        (LookupKind::Semi, few(), GROUP_ROWS, 5),
+        (LookupKind::Inner, few(), GROUP_ROWS, 5),
+        (LookupKind::Inner, none.clone(), 0, 0),
+        (LookupKind::Anti, few(), 9 * GROUP_ROWS, 9 * GROUP_ROWS - 5),
+        (LookupKind::Left, none, 9 * GROUP_ROWS, 9 * GROUP_ROWS),
+    ] {
+        let of_side = side.table().rows;
+        let lookup = Lookup {
+            kind,
+            program: side.prepared().effective.clone(),
+            keys: vec![LookupKey { row: 0, result: 0 }],
+            residual: None,
+            mark: String::new(),
+        };
+        let table = table(9);
+        let scan = Program::scan(TableName::new("t").unwrap(), &table.schema, &[0]);
+        let program = Program { lookups: vec![lookup], ..scan };
+        let program = BoundProgram::prepare_joined(&program, table, Version(1), budget, vec![side]).unwrap();
+        let run = Run::start(&program).unwrap();
+        let batches = drive(&run, 1).unwrap();
+        assert_eq!(column_values(&batches, 0).len() as i64, returned, "{kind:?}");
+        let receipt = run.receipt();
+        assert!(receipt.rows_scanned <= of_side + read as u64, "{kind:?}: {}", receipt.rows_scanned);
+        assert_eq!(receipt.rows_scanned + receipt.rows_skipped, of_side + 9 * GROUP_ROWS as u64);
+    }
+}
+
+#[test]
 fn a_limit_ends_a_run_with_lookups_and_so_does_cancelling_it() {
     let program = star(9, rows(&[0, 4]), Some(7), Vec::new());
     let batches = drive(&Run::start(&program).unwrap(), 2).unwrap();
