@@ -3,7 +3,7 @@
 
 use crate::support::pools::{self, Pools, Way};
 use crate::support::tpch;
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Int64Type, Schema};
 use farpool::model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, Lookup, LookupKey, LookupKind, NamedExpr, Output,
@@ -76,9 +76,12 @@ async fn counted(pool: &dyn Pool, program: &Program) -> Result<(i64, u64)> {
 }
 
 async fn loaded(encryption: Option<Tier>) -> (Pools, Tables) {
-    let pools = Pools::start(1 << 30).await;
+    filled(Pools::start(1 << 30).await, 0.01, encryption).await
+}
+
+async fn filled(pools: Pools, scale: f64, encryption: Option<Tier>) -> (Pools, Tables) {
     let mut schemas = HashMap::new();
-    for (name, schema, batches) in tpch::tables(0.01) {
+    for (name, schema, batches) in tpch::tables(scale) {
         let options = LoadOptions { encryption, ..LoadMode::Replace.into() };
         let info = pools::load_with(&*pools.embedded, name, schema, batches, options).await;
         schemas.insert(name, info.schema.as_ref().clone());
@@ -88,6 +91,10 @@ async fn loaded(encryption: Option<Tier>) -> (Pools, Tables) {
 
 /// Days from 1970-01-01 to 1995-03-15.
 const MARCH_1995: i128 = 9204;
+
+/// The rows of the third query of TPC-H.
+const THIRD: &str = "from customer, orders, lineitem where c_mktsegment = 'BUILDING' and c_custkey = o_custkey and \
+                     l_orderkey = o_orderkey and o_orderdate < date '1995-03-15' and l_shipdate > date '1995-03-15'";
 
 /// The rows of the third query of TPC-H: line items of orders of customers of a segment.
 fn third(tables: &Tables) -> Program {
@@ -139,11 +146,7 @@ async fn lookups_give_what_the_engine_joins() {
             Program { lookups: vec![Lookup { residual: Some(next), ..followed }], ..lines }
         };
         for (program, sql) in [
-            (
-                third(&tables),
-                "from customer, orders, lineitem where c_mktsegment = 'BUILDING' and c_custkey = o_custkey and \
-                 l_orderkey = o_orderkey and o_orderdate < date '1995-03-15' and l_shipdate > date '1995-03-15'",
-            ),
+            (third(&tables), THIRD),
             (french, "from supplier join nation on s_nationkey = n_nationkey where n_name = 'FRANCE'"),
             (of_orders(LookupKind::Left), "from customer left join orders on c_custkey = o_custkey"),
             (
@@ -176,6 +179,18 @@ async fn lookups_give_what_the_engine_joins() {
         assert_eq!(counted(&*pools.embedded, &third(&tables)).await.unwrap().1, rows);
         let after = pools.embedded.status().await.unwrap().work_bytes_used;
         assert_eq!(after, before, "the tables of lookups are gone");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lookups_over_tables_larger_than_memory_give_what_the_engine_joins() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pools, tables) = filled(Pools::start_durable(16 << 20, folder.path()).await, 0.1, None).await;
+    let session = pools.session(Way::Embedded, true).await;
+    let query = session.sql(format!("select count(*) {THIRD}").as_str()).await.unwrap();
+    let expected = query.collect().await.unwrap()[0].column(0).as_primitive::<Int64Type>().value(0);
+    for _ in 0..3 {
+        assert_eq!(counted(&*pools.embedded, &third(&tables)).await.unwrap().0, expected);
     }
 }
 
@@ -215,10 +230,8 @@ async fn groups_behind_lookups_are_those_of_the_engine() {
             *days.entry(*date).or_insert(0) += count;
         }
     }
-    let sql = "select o_orderdate, count(*) from customer, orders, lineitem where c_mktsegment = 'BUILDING' and \
-               c_custkey = o_custkey and l_orderkey = o_orderkey and o_orderdate < date '1995-03-15' and l_shipdate > \
-               date '1995-03-15' group by o_orderdate";
-    let expected = session.sql(sql).await.unwrap().collect().await.unwrap();
+    let sql = format!("select o_orderdate, count(*) {THIRD} group by o_orderdate");
+    let expected = session.sql(sql.as_str()).await.unwrap().collect().await.unwrap();
     let mut found = 0;
     for batch in &expected {
         let dates = batch.column(0).as_primitive::<arrow::datatypes::Date32Type>().values();
@@ -228,6 +241,38 @@ async fn groups_behind_lookups_are_those_of_the_engine() {
         }
     }
     assert!(found == days.len() && found > 10, "{found} days");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_strings_of_few_looked_up_rows_are_joined_to_many() {
+    let pools = Pools::start(256 << 20).await;
+    let numbers =
+        |rows: i64| Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row % 2))) as ArrayRef;
+    let texts = [0, 1].map(|row| "x".repeat(300_000 + row));
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(&texts));
+    let few = RecordBatch::try_from_iter([("key", numbers(2)), ("text", texts)]).unwrap();
+    let many = RecordBatch::try_from_iter([("key", numbers(20_000))]).unwrap();
+    let mut schemas = HashMap::new();
+    for (name, batch) in [("few", few), ("many", many)] {
+        let info = pools::load(&*pools.embedded, name, batch.schema(), vec![batch]).await;
+        schemas.insert(name, info.schema.as_ref().clone());
+    }
+    let tables = Tables(schemas);
+    let lookups = vec![lookup(LookupKind::Inner, tables.rows("few", &["key", "text"], None), 0)];
+    let joined = Program { lookups, ..tables.rows("many", &["key"], None) };
+    let longest = Aggregate {
+        name: "longest".to_string(),
+        function: AggregateFunction::Max,
+        arguments: vec![Expr::Column(2)],
+        filter: None,
+        data_type: DataType::Utf8View,
+    };
+    let output = Output::Aggregate { keys: Vec::new(), aggregates: vec![longest, count()] };
+    let execution = pools.embedded.execute(&Program { output, ..joined }, 1).await.unwrap();
+    let batches: Vec<RecordBatch> =
+        futures::stream::iter(execution.streams).flatten().try_collect().await.unwrap();
+    assert_eq!(batches[0].column(0).as_string_view().value(0).len(), 300_001);
+    assert_eq!(batches[0].column(1).as_primitive::<Int64Type>().value(0), 20_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

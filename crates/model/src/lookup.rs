@@ -97,6 +97,9 @@ impl Lookup {
                 if self.residual.is_some() { " and another condition" } else { "" }
             )));
         }
+        if self.keys.len() > limits::COLUMNS_MAX {
+            return Err(Error::over_limit(format!("a lookup may have {} join keys", limits::COLUMNS_MAX)));
+        }
         self.keys.iter().try_for_each(|key| key.check(row, result))?;
         if let Some(residual) = &self.residual {
             program::check_size([residual])?;

@@ -267,7 +267,8 @@ impl Caller {
     }
 
     /// Binds a program to a version of its table, and decides for each of its operators whether and how the node
-    /// executes it (push-down). The programs of its lookups are bound to the versions that they name, or to the newest.
+    /// executes it (push-down). The programs of its lookups are bound to the newest versions of their tables; one
+    /// that names another version is refused.
     ///
     /// # Errors
     /// Errors for mistakes in the program or in that of a lookup, whose tables must be the caller's; `Cancelled` if the

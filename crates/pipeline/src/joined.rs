@@ -26,9 +26,12 @@ use std::sync::Arc;
 const FEW: u64 = 3;
 const FEW_OF: u64 = 4;
 
-/// Number of copies of a looked-up result that are in memory at the same time: as collected, as one array per column,
-/// and its index.
-const COPIES: usize = 3;
+/// Maximum bytes of the index of a looked-up result, relative to the bytes of the result.
+pub(crate) const INDEX_COPIES: usize = 2;
+
+/// Number of copies of a looked-up result that are in memory at the same time: as collected, and as one array per
+/// column.
+const ROW_COPIES: usize = 2;
 
 /// Bytes that are assumed for a string in a batch of joined rows.
 const TEXT_BYTES: usize = 64;
@@ -240,8 +243,14 @@ impl Joined {
     pub fn bytes(&self, budget: Budget) -> Result<usize> {
         let mut bytes: usize = 0;
         for (side, collected) in self.sides.iter().zip(self.collected_bytes(budget)) {
-            let of_run = MemoryNeed::of(side, &side.plan()?).bytes();
-            bytes = bytes.saturating_add(of_run).saturating_add(collected.saturating_mul(COPIES));
+            let need = match side.joined() {
+                Some(joined) => MemoryNeed::of_joined(side, joined)?,
+                None => MemoryNeed::of(side, &side.plan()?),
+            };
+            let of_run = need.bytes();
+            bytes = bytes
+                .saturating_add(of_run)
+                .saturating_add(collected.saturating_mul(ROW_COPIES + INDEX_COPIES));
         }
         Ok(bytes)
     }

@@ -327,9 +327,8 @@ impl Run {
 
     /// Returns whether the rows of a live table cannot be read now. If so, `waker` is woken when that may have changed.
     pub(crate) fn waits_for_rows(&self, waker: &std::task::Waker) -> bool {
-        let sides = self.joins.iter().filter(|joins| !joins.are_built()).flat_map(Joins::sides);
-        if sides.map(|side| side.waits_for_rows(waker)).fold(false, |any, waits| any | waits) {
-            return true;
+        if let Some(side) = self.joins.as_ref().and_then(Joins::side_in_progress) {
+            return side.waits_for_rows(waker);
         }
         let held = self.held.lock();
         let rows = self.filtered.as_ref().or_else(|| held.table.as_ref()?.live_rows());
@@ -382,6 +381,7 @@ impl Run {
         let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
         // Dropped after the lock is released, because freeing many pages takes long.
+        self.joins.iter().for_each(Joins::let_go);
         drop(rest);
         self.joins.iter().flat_map(Joins::sides).for_each(|side| side.cancel());
         if is_stopped && let Some(row_change) = self.row_change() {

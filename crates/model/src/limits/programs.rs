@@ -115,6 +115,6 @@ pub const LOOKUPS_MAX: usize = 32;
 pub const LOOKUP_DEPTH_MAX: usize = 8;
 
 /// Maximum bytes of the results that the lookups of a program hold in memory, as collected: of all its lookups
-/// together, without their indexes. Reason: three times as much is reserved before a program begins, for the rows, for
+/// together, without their indexes. Reason: four times as much is reserved before a program begins, for the rows, for
 /// columns made of them, and for an index; more is joined better by the engine, which can spill.
 pub const LOOKUP_BYTES_MAX: usize = 256 << 20;

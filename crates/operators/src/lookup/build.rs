@@ -131,10 +131,9 @@ impl LookupBuild {
         Ok(LookupTable { index, schema, columns, has_null_keys, key_test })
     }
 
-    /// Returns the bytes of memory that the build takes.
-    pub fn bytes(&self) -> usize {
-        let of_batches = self.batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
-        self.index.bytes() + of_batches + bytes_of(&self.columns)
+    /// Returns the bytes of memory that the index takes so far.
+    pub fn index_bytes(&self) -> usize {
+        self.index.bytes()
     }
 }
 

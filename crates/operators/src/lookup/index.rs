@@ -170,6 +170,11 @@ impl Index {
         self.next.get(row as usize).copied().unwrap_or(NONE)
     }
 
+    /// Returns whether no two rows have equal keys.
+    pub(super) fn is_unique(&self) -> bool {
+        self.next.is_empty()
+    }
+
     /// Returns whether packed keys are positions in an array.
     #[cfg(test)]
     pub(super) fn is_dense(&self) -> bool {
@@ -225,19 +230,20 @@ fn packing(types: &[DataType], batches: &[Vec<ArrayRef>]) -> Option<Packing> {
 /// Returns the least and the greatest of some keys as integers, or `Some(None)` if there are none. Returns `None` if
 /// one does not fit 64 bits.
 fn bounds_of(keys: &ArrayRef) -> Option<Option<(i64, i64)>> {
-    if (0..keys.len()).any(|row| !fits(keys, row)) {
+    if wide(keys).is_some_and(|values| !values.iter().all(|value| fits(*value))) {
         return None;
     }
     let lanes = lanes_of_array(keys).ok()?;
     Some(lanes.iter().min().copied().zip(lanes.iter().max().copied()))
 }
 
-/// Returns whether a key fits 64 bits. Only decimals may not.
-fn fits(keys: &ArrayRef, row: usize) -> bool {
-    match keys.as_primitive_opt::<Decimal128Type>() {
-        Some(decimals) => i64::try_from(decimals.value(row)).is_ok(),
-        None => true,
-    }
+/// Returns the values of keys that may not fit 64 bits: of decimals.
+fn wide(keys: &ArrayRef) -> Option<&[i128]> {
+    keys.as_primitive_opt::<Decimal128Type>().map(|decimals| &decimals.values()[..])
+}
+
+fn fits(value: i128) -> bool {
+    i64::try_from(value).is_ok()
 }
 
 /// Packs the keys of each row; `missing` says which rows have a key outside the bounds of the packing. The codes of
@@ -252,8 +258,8 @@ fn pack(packing: &Packing, keys: &[ArrayRef], codes: &mut Vec<i64>, missing: &mu
         let values = lanes_of_array(key)?;
         packing.add_values(index, &values, codes);
         packing.note_outside(index, &values, missing);
-        if matches!(key.data_type(), DataType::Decimal128(..)) {
-            missing.iter_mut().enumerate().for_each(|(row, missing)| *missing |= !fits(key, row));
+        if let Some(values) = wide(key) {
+            missing.iter_mut().zip(values).for_each(|(missing, value)| *missing |= !fits(*value));
         }
     }
     Ok(())

@@ -77,11 +77,14 @@ impl Lookup {
         &self.schema
     }
 
-    /// Begins to join the rows of `batch`, which has the schema that [`Lookup::new`] got.
+    /// Begins to join the rows of `batch`, at most [`limits::BATCH_ROWS`], which has the schema that [`Lookup::new`] got.
     ///
     /// # Errors
-    /// Fails only on a bug in this crate.
+    /// Fails only on a bug in this crate, or for a larger batch.
     pub fn probe(&self, batch: RecordBatch) -> Result<Probing> {
+        if batch.num_rows() > limits::BATCH_ROWS {
+            return Err(Error::internal(format!("a batch of {} rows is joined at once", batch.num_rows())));
+        }
         let keys: Vec<ArrayRef> = self.keys.iter().map(|key| batch.column(*key).clone()).collect();
         let mut found = Vec::with_capacity(batch.num_rows());
         self.table.find(&keys, &mut found)?;
@@ -109,7 +112,9 @@ impl Lookup {
             return self.end(probing).map(Some);
         }
         let (rows, others) = self.retain(&probing.batch, rows, others)?;
-        for row in &rows {
+        // An inner join never asks which rows have a match.
+        let noted = if self.kind == LookupKind::Inner { &[][..] } else { &rows[..] };
+        for row in noted {
             let before = std::mem::replace(&mut probing.matched[*row as usize], true);
             if before && self.kind == LookupKind::Single {
                 return Err(Error::invalid(
@@ -127,6 +132,17 @@ impl Lookup {
     fn pairs(&self, probing: &mut Probing, rows: &mut Vec<u32>, others: &mut Vec<u32>) {
         let index = self.table.index();
         let Probing { found, row, at, matched, .. } = probing;
+        if index.is_unique() && found.len() <= limits::BATCH_ROWS {
+            // Each row has one match at most, so that all pairs are one piece.
+            rows.reserve(found.len() - *row);
+            others.reserve(found.len() - *row);
+            for (place, other) in (0..).zip(&*found).skip(*row).filter(|(_, other)| **other != NONE) {
+                rows.push(place);
+                others.push(*other);
+            }
+            *row = found.len();
+            return;
+        }
         while *row < found.len() && rows.len() < limits::BATCH_ROWS {
             if *at == NONE {
                 *at = found[*row];

@@ -4,7 +4,9 @@
 
 use super::{Run, RunOutput};
 use crate::bound::BoundProgram;
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
 use farpool_model::{Error, Result, limits};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ pub(super) struct Collected {
 impl Collected {
     pub fn add(&mut self, batches: Vec<RecordBatch>, rows: usize) -> Result<()> {
         self.rows += rows;
-        self.bytes += batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+        self.bytes += batches.iter().flat_map(RecordBatch::columns).map(bytes_of).sum::<usize>();
         if self.rows > self.rows_max || self.bytes > self.bytes_max {
             self.batches.clear();
             return Err((self.refusal)(self.rows_max, self.bytes_max));
@@ -33,13 +35,30 @@ impl Collected {
     }
 }
 
+/// Returns the bytes of the values of an array. Buffers that several arrays share, such as those of a chunk, count in
+/// proportion.
+fn bytes_of(array: &ArrayRef) -> usize {
+    let of_texts = |views: &[u128]| views.iter().map(|view| *view as u32 as usize).sum::<usize>();
+    let of_values = match array.data_type() {
+        DataType::Utf8View => {
+            size_of_val(array.as_string_view().views().as_ref()) + of_texts(array.as_string_view().views())
+        }
+        DataType::BinaryView => {
+            size_of_val(array.as_binary_view().views().as_ref()) + of_texts(array.as_binary_view().views())
+        }
+        other => other.primitive_width().unwrap_or(1) * array.len(),
+    };
+    of_values + array.len().div_ceil(8)
+}
+
 fn too_many_keys(rows: usize, bytes: usize) -> Error {
     let message =
         format!("more than {rows} keys, or {} MiB of them, would be changed by one statement", bytes >> 20);
     Error::over_limit(message).advise("change fewer at a time, with a condition on the key")
 }
 
-fn too_many_looked_up(_: usize, bytes: usize) -> Error {
+/// Returns the error for a lookup that takes more than `bytes` bytes of memory.
+pub(super) fn too_many_looked_up(_: usize, bytes: usize) -> Error {
     let mib = bytes.div_ceil(1 << 20);
     Error::over_limit(format!("the rows that a lookup would hold in memory take more than {mib} MiB"))
         .advise("join fewer rows or columns, or let the engine join them")

@@ -6,18 +6,24 @@
 //!
 //! Invariant: no row is scanned before all tables are built, and the tables do not change afterwards.
 
+use super::collected::too_many_looked_up;
 use super::{Morsel, Run, Step};
 use crate::bound::BoundProgram;
-use crate::joined::Joined;
+use crate::joined::{INDEX_COPIES, Joined};
 use crate::pace::StepPace;
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
 use farpool_columns::{Chunk, RowGroup, Table};
-use farpool_model::{Clock, Error, Expr, Result};
+use farpool_model::{Clock, Error, Expr, Result, limits, schema};
 use farpool_operators::{HashKey, Lookup, LookupBuild, Pace, Plan, Probing, State};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
+
+/// Maximum bytes of the strings of joined rows that are processed at once, unless a single row has more.
+const TEXT_BYTES_MAX: usize = 4 << 20;
 
 /// The lookups of a run.
 pub(super) struct Joins {
@@ -25,16 +31,13 @@ pub(super) struct Joins {
     /// For each lookup, the run of its program.
     sides: Vec<Arc<Run>>,
     hash_key: HashKey,
+    /// For each lookup, the maximum number of bytes of its index.
+    index_bytes_max: Vec<usize>,
     built: Mutex<Built>,
-    /// The lookups over their tables, and the plan of the scan; set when all tables are built.
-    ready: OnceLock<Ready>,
-}
-
-/// The lookups of a run whose tables are built.
-struct Ready {
-    lookups: Vec<Lookup>,
-    /// Plan of the scan, without most rows that have no match.
-    scan: Plan,
+    /// The lookups over their tables; there are some from when all tables are built until the run ends.
+    lookups: Mutex<Option<Arc<Vec<Lookup>>>>,
+    /// Plan of the scan, without most rows that have no match; set when all tables are built.
+    scan: OnceLock<Plan>,
 }
 
 /// The tables that are built so far.
@@ -71,14 +74,17 @@ impl Joins {
     /// Errors of [`Run::start`].
     pub fn of(program: &BoundProgram) -> Result<Option<Joins>> {
         let Some(joined) = program.joined() else { return Ok(None) };
-        let bytes = joined.sides.iter().zip(joined.collected_bytes(program.budget()));
+        let collected: Vec<usize> = joined.collected_bytes(program.budget()).collect();
+        let bytes = joined.sides.iter().zip(collected.iter().copied());
         let sides = bytes.map(|(side, bytes)| Run::start_looked_up(side, bytes)).collect::<Result<_>>()?;
         Ok(Some(Joins {
             joined: joined.clone(),
             sides,
             hash_key: program.budget().hash_key,
+            index_bytes_max: collected.iter().map(|bytes| bytes.saturating_mul(INDEX_COPIES)).collect(),
             built: Mutex::default(),
-            ready: OnceLock::new(),
+            lookups: Mutex::default(),
+            scan: OnceLock::new(),
         }))
     }
 
@@ -92,14 +98,23 @@ impl Joins {
         &self.sides
     }
 
+    /// Returns the run whose result the next table is built of; `None` while a table is built, and when all are.
+    pub fn side_in_progress(&self) -> Option<&Arc<Run>> {
+        if self.are_built() {
+            return None;
+        }
+        let built = self.built.try_lock()?;
+        self.sides.get(built.count).filter(|_| built.current.is_none())
+    }
+
     /// Returns whether all tables are built.
     pub fn are_built(&self) -> bool {
-        self.ready.get().is_some()
+        self.scan.get().is_some()
     }
 
     /// Returns the plan of the scan; `None` before all tables are built.
     pub fn scan(&self) -> Option<&Plan> {
-        self.ready.get().map(|ready| &ready.scan)
+        self.scan.get()
     }
 
     /// Takes a step towards the tables, of a program's run or of a table. Must not be called once all are built.
@@ -132,7 +147,11 @@ impl Joins {
     /// narrowed to rows that may have matches.
     fn build(&self, built: &mut Built, (scan, table): (&Plan, &Table)) -> Result<Step> {
         let Some(current) = &mut built.current else { return Ok(Step::Worked) };
-        if current.step()? {
+        let is_built = !current.step()?;
+        if current.index_bytes() > self.index_bytes_max[built.count] {
+            return Err(too_many_looked_up(0, self.index_bytes_max[built.count]));
+        }
+        if !is_built {
             return Ok(Step::Worked);
         }
         let Some(current) = built.current.take() else { return Ok(Step::Worked) };
@@ -149,49 +168,55 @@ impl Joins {
                 Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
                 None => scan.clone(),
             };
-            let ready = Ready { lookups: std::mem::take(&mut built.lookups), scan };
-            let is_first = self.ready.set(ready).is_ok();
+            *self.lookups.lock() = Some(Arc::new(std::mem::take(&mut built.lookups)));
+            let is_first = self.scan.set(scan).is_ok();
             assert!(is_first, "the tables of the lookups are built once");
         }
         Ok(Step::Worked)
     }
 
-    /// Takes a step of joining rows that were scanned. It takes time in proportion to a batch.
+    /// Takes a step of joining rows that were scanned, which takes time in proportion to a batch. Returns rows behind all
+    /// lookups; `None` if there are none yet.
     ///
     /// # Errors
-    /// Errors of [`Lookup::next`].
-    fn join(&self, unjoined: &mut Unjoined) -> Result<Joining> {
-        let ready = self.ready.get().ok_or_else(|| Error::internal("rows before the tables of lookups"))?;
-        let lookups = &ready.lookups;
+    /// Errors of [`Lookup::next`]; `Cancelled` if the run has ended.
+    fn join(&self, unjoined: &mut Unjoined) -> Result<Option<RecordBatch>> {
+        let lookups = self.lookups.lock().clone().ok_or_else(Error::cancelled)?;
         let Unjoined { scanned, probing } = unjoined;
         let depth = probing.len();
         let Some(top) = probing.last_mut() else {
-            let Some(batch) = scanned.pop_front() else { return Ok(Joining::Done) };
-            probing.push(lookups[0].probe(batch)?);
-            return Ok(Joining::Worked);
+            let first = scanned.pop_front().map(|batch| lookups[0].probe(batch)).transpose()?;
+            probing.extend(first);
+            return Ok(None);
         };
         match (lookups[depth - 1].next(top)?, lookups.get(depth)) {
-            (Some(batch), None) if batch.num_rows() > 0 => return Ok(Joining::Rows(batch)),
+            (Some(batch), None) if batch.num_rows() > 0 => return Ok(Some(batch)),
             (Some(batch), Some(lookup)) if batch.num_rows() > 0 => probing.push(lookup.probe(batch)?),
             (Some(_), _) => {}
             (None, _) => drop(probing.pop()),
         }
-        Ok(Joining::Worked)
+        Ok(None)
+    }
+
+    /// Returns whether there are no tables, because the run has ended.
+    #[cfg(test)]
+    pub fn are_dropped(&self) -> bool {
+        self.are_built() && self.lookups.lock().is_none() && self.built.lock().lookups.is_empty()
+    }
+
+    /// Drops the tables, because the run has ended.
+    pub fn let_go(&self) {
+        let lookups = self.lookups.lock().take();
+        drop(lookups);
+        // Whoever is building at present drops what it builds with the run.
+        if let Some(mut built) = self.built.try_lock() {
+            *built = Built { count: self.sides.len(), ..Built::default() };
+        }
     }
 }
 
-/// Outcome of a step of joining.
-enum Joining {
-    /// Rows behind all lookups.
-    Rows(RecordBatch),
-    /// There may be more rows.
-    Worked,
-    /// All rows that were scanned are joined.
-    Done,
-}
-
 impl Run {
-    /// Joins rows of a morsel and, when none of those that were scanned are left, scans further. Ends with the step.
+    /// Scans further rows of a morsel, all of whose rows so far are joined, and joins them as far as the step allows.
     pub(super) fn scan_joined(
         &self,
         joins: &Joins,
@@ -200,41 +225,86 @@ impl Run {
         (scanning, upper): (&mut State, &mut State),
         pace: &mut StepPace<'_>,
     ) -> Result<Vec<RecordBatch>> {
-        let mut batches = Vec::new();
-        let mut has_scanned = false;
-        loop {
-            match joins.join(&mut morsel.unjoined)? {
-                Joining::Rows(rows) => {
-                    let rows = row_group(&rows, joins.plan())?;
-                    let work =
-                        joins.plan().process(&rows, upper, &mut |batch| self.accept(batch, &mut batches))?;
-                    self.tally.bypassed(work.rows_bypassed);
-                }
-                Joining::Worked => {}
-                Joining::Done if has_scanned || morsel.progress.is_done() => return Ok(batches),
-                Joining::Done => {
-                    has_scanned = true;
-                    let Morsel { progress, unjoined, .. } = morsel;
-                    let mut scanned = |batch: RecordBatch| {
-                        unjoined.scanned.push_back(batch);
-                        ControlFlow::Continue(())
+        let Morsel { progress, unjoined, .. } = &mut *morsel;
+        let mut scanned = |batch: RecordBatch| {
+            let firsts = (0..batch.num_rows()).step_by(limits::BATCH_ROWS);
+            let piece = |first: usize| batch.slice(first, limits::BATCH_ROWS.min(batch.num_rows() - first));
+            unjoined.scanned.extend(firsts.map(piece));
+            ControlFlow::Continue(())
+        };
+        let work = self.scan_plan().process_part(group, progress, scanning, pace, &mut scanned)?;
+        self.scan_plan().flush(scanning, &mut scanned)?;
+        self.tally.scanned(work.rows_in, work.bytes_read);
+        self.join_rows(joins, &mut morsel.unjoined, upper, pace)
+    }
+
+    /// Joins rows that were scanned, as far as the step allows, but at least a batch.
+    pub(super) fn join_rows(
+        &self,
+        joins: &Joins,
+        unjoined: &mut Unjoined,
+        upper: &mut State,
+        pace: &mut StepPace<'_>,
+    ) -> Result<Vec<RecordBatch>> {
+        let (mut batches, mut rows) = (Vec::new(), 0);
+        while !unjoined.is_empty() {
+            self.check()?;
+            if let Some(joined) = joins.join(unjoined)? {
+                for piece in pieces(&joined, joins.plan()) {
+                    let group = row_group(&piece, joins.plan())?;
+                    let mut accept = |batch: RecordBatch| {
+                        rows += batch.num_rows();
+                        self.accept(batch, &mut batches)
                     };
-                    let work =
-                        self.scan_plan().process_part(group, progress, scanning, pace, &mut scanned)?;
-                    self.scan_plan().flush(scanning, &mut scanned)?;
-                    self.tally.scanned(work.rows_in, work.bytes_read);
+                    let work = joins.plan().process(&group, upper, &mut accept)?;
+                    self.tally.bypassed(work.rows_bypassed);
                 }
             }
             if self.limit_reached() {
-                morsel.unjoined = Unjoined::default();
-                return Ok(batches);
+                *unjoined = Unjoined::default();
             }
-            if pace.ends() && !has_scanned {
-                return Ok(batches);
+            // Results are given before there are many, so that a join with many matches waits for its reader.
+            if pace.ends() || rows >= limits::BATCH_ROWS {
+                break;
             }
-            self.check()?;
         }
+        Ok(batches)
     }
+}
+
+/// Divides joined rows so that the strings that `plan` reads take few bytes in each piece. Reason: they are copied, and a
+/// long string of a looked-up row may be in every joined row.
+fn pieces(rows: &RecordBatch, plan: &Plan) -> Vec<RecordBatch> {
+    let read =
+        |column: &usize| plan.filter_columns().contains(column) || plan.output_columns().contains(column);
+    let texts: Vec<&ArrayRef> = (0..rows.num_columns())
+        .filter(read)
+        .map(|column| rows.column(column))
+        .filter(|column| schema::is_bytes(column.data_type()))
+        .collect();
+    let (mut pieces, mut first, mut bytes) = (Vec::new(), 0, 0);
+    for row in 0..rows.num_rows() {
+        let of_row: usize = texts.iter().map(|column| text_bytes(column, row)).sum();
+        if bytes + of_row > TEXT_BYTES_MAX && row > first {
+            pieces.push(rows.slice(first, row - first));
+            (first, bytes) = (row, 0);
+        }
+        bytes += of_row;
+    }
+    if first < rows.num_rows() {
+        pieces.push(rows.slice(first, rows.num_rows() - first));
+    }
+    pieces
+}
+
+/// Returns the bytes of a string.
+fn text_bytes(column: &ArrayRef, row: usize) -> usize {
+    let views = match column.data_type() {
+        DataType::Utf8View => column.as_string_view().views(),
+        _ => column.as_binary_view().views(),
+    };
+    // The length is in the lowest 32 bits of a view.
+    views[row] as u32 as usize
 }
 
 /// Makes a row group of joined rows, with the columns that `plan` reads.

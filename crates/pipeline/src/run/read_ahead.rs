@@ -13,6 +13,7 @@
 //! Terms: a *run* is an execution of a program. A *handle* is a column chunk whose values may be evicted from memory
 //! and read from disk again.
 
+use super::joining::Joins;
 use super::{Morsel, Phase, Run};
 use crate::pace::StepPace;
 use farpool_columns::{Chunk, HeldValues, RowGroup, Table, ValueReader};
@@ -142,6 +143,9 @@ pub(super) fn is_absent(group: &RowGroup, columns: &[usize]) -> bool {
 impl Run {
     /// Returns whether there is nothing to do before values arrive.
     pub(crate) fn waits_for_values(&self) -> bool {
+        if let Some(side) = self.joins.as_ref().and_then(Joins::side_in_progress) {
+            return side.waits_for_values();
+        }
         if self.read_ahead.ahead.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -153,6 +157,7 @@ impl Run {
 
     /// Sets which values are kept in memory. [`HoldPolicy::Nothing`] also releases those kept now.
     pub fn keep_values(&self, keeping: HoldPolicy) {
+        self.joins.iter().flat_map(Joins::sides).for_each(|side| side.keep_values(keeping));
         let before = self.read_ahead.keeping.swap(keeping as u8, Ordering::Relaxed);
         if keeping != HoldPolicy::Nothing || before == HoldPolicy::Nothing as u8 {
             return;

@@ -5,7 +5,7 @@
 //!
 //! A *step* is the work of a thread at a time.
 
-use super::joining::Unjoined;
+use super::joining::{Joins, Unjoined};
 use super::read_ahead::{GroupReads, GroupValues};
 use super::{Morsel, Phase, RowChange, Run, RunOutput, Step, WorkerState};
 use crate::budget::Budget;
@@ -58,6 +58,12 @@ impl Run {
         table: &Table,
         pace: &mut StepPace<'_>,
     ) -> Result<ControlFlow<Step>> {
+        if !morsel.unjoined.is_empty()
+            && let Some(joins) = &self.joins
+        {
+            // Joining needs no values of the row group.
+            return self.join_rest(joins, morsel, table, pace).map(ControlFlow::Break);
+        }
         if !self.generate(&mut morsel, table)? {
             // The row group is tried again when its rows can be read; no worker thread blocks on that.
             self.held.lock().rests.push(morsel);
@@ -213,12 +219,7 @@ impl Run {
         table: &Table,
         pace: &mut StepPace<'_>,
     ) -> Result<Step> {
-        let pooled = self.held.lock().states.pop();
-        let mut state = pooled.unwrap_or_else(|| self.new_state());
-        if self.prepared.is_partial() {
-            let budget = Budget { state_bytes_max: self.group_bytes.load(Ordering::Relaxed), ..self.budget };
-            state.of_result().set_room(budget.share(self.states.load(Ordering::Relaxed)));
-        }
+        let mut state = self.take_state();
         if let (Some(joins), WorkerState { scan, upper: Some(upper) }) = (&self.joins, &mut state) {
             let batches = self.scan_joined(joins, &mut morsel, group, (scan, upper), pace)?;
             let step = self.give(batches)?;
@@ -251,6 +252,32 @@ impl Run {
         };
         self.put_back(state, morsel, table)?;
         Ok(step)
+    }
+
+    /// Joins rows of a morsel that were scanned before.
+    fn join_rest(
+        &self,
+        joins: &Joins,
+        mut morsel: Morsel,
+        table: &Table,
+        pace: &mut StepPace<'_>,
+    ) -> Result<Step> {
+        let mut state = self.take_state();
+        let batches = self.join_rows(joins, &mut morsel.unjoined, state.of_result(), pace)?;
+        let step = self.give(batches)?;
+        self.put_back(state, morsel, table)?;
+        Ok(step)
+    }
+
+    /// Returns an operator state for this thread, with its share of the memory for groups.
+    fn take_state(&self) -> WorkerState {
+        let pooled = self.held.lock().states.pop();
+        let mut state = pooled.unwrap_or_else(|| self.new_state());
+        if self.prepared.is_partial() {
+            let budget = Budget { state_bytes_max: self.group_bytes.load(Ordering::Relaxed), ..self.budget };
+            state.of_result().set_room(budget.share(self.states.load(Ordering::Relaxed)));
+        }
+        state
     }
 
     /// Puts back the operator state and, if the row group is not done, the rest of the row group, so that any thread

@@ -289,6 +289,76 @@ fn keys_of_lookups_thin_out_the_scan() {
     }
 }
 
+/// A program over `table` with one lookup in `side`, by the column `key` and its first column, that returns `id` and `v`.
+fn with_lookup(
+    kind: LookupKind,
+    table: &Arc<Table>,
+    filter: Option<Expr>,
+    key: usize,
+    side: BoundProgram,
+) -> BoundProgram {
+    let lookup = Lookup {
+        kind,
+        program: side.prepared().effective.clone(),
+        keys: vec![LookupKey { row: key, result: 0 }],
+        residual: None,
+        mark: String::new(),
+    };
+    let scan = Program::scan(TableName::new("t").unwrap(), &table.schema, &[0, 2]);
+    let program = Program { lookups: vec![lookup], filter, ..scan };
+    let side = vec![Arc::new(side)];
+    BoundProgram::prepare_joined(&program, table.clone(), Version(1), Budget::default(), side).unwrap()
+}
+
+#[test]
+fn a_join_with_many_matches_gives_its_rows_piece_by_piece() {
+    let table = table(3);
+    let side = bound(&table, None, rows(&[1]), None, Budget::default());
+    let run = Run::start(&with_lookup(LookupKind::Inner, &table, None, 1, side)).unwrap();
+    let (mut returned, mut steps) = (0, 0);
+    loop {
+        match run.step(&Standing).unwrap() {
+            Step::Batches(batches) => {
+                let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+                assert!(rows <= 3 * limits::BATCH_ROWS, "{rows} rows at once");
+                (returned, steps) = (returned + rows, steps + 1);
+            }
+            Step::Done => break,
+            _ => {}
+        }
+    }
+    let matches = |k: i64| (0..3 * GROUP_ROWS).filter(|id| id % 7 == k).count();
+    assert_eq!(returned, (0..7).map(|k| matches(k) * matches(k)).sum::<usize>());
+    assert!(steps > 50, "{steps}");
+    assert!(run.joins.as_ref().unwrap().are_dropped(), "the tables are gone with the run");
+}
+
+#[test]
+fn many_scanned_rows_without_a_match_are_joined() {
+    // Of each batch of the scan more rows pass than a batch may have.
+    let table = table_of(1, 60_000);
+    let filter = Some(Expr::compare(CompareOp::Lt, Expr::Column(1), int(4)));
+    let expected = (0..60_000).filter(|id| id % 7 < 4).count();
+    for kind in [LookupKind::Left, LookupKind::Single, LookupKind::Anti, LookupKind::Exists] {
+        let none = id_compares(CompareOp::Lt, 0);
+        let side = bound(&table_of(1, 5), none, rows(&[0, 2]), None, Budget::default());
+        let run = Run::start(&with_lookup(kind, &table, filter.clone(), 0, side)).unwrap();
+        let batches = drive(&run, 1).unwrap();
+        assert_eq!(column_values(&batches, 1).len(), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn the_memory_of_lookups_in_lookups_is_counted() {
+    let (table, budget) = (table(5), Budget::default());
+    let inner = with_lookup(LookupKind::Semi, &table, None, 0, bound(&table, None, rows(&[0]), None, budget));
+    let of_inner = Run::start(&inner).unwrap().need().unwrap();
+    assert!(of_inner.lookups > 0);
+    let outer = with_lookup(LookupKind::Semi, &table, None, 0, inner);
+    let of_outer = Run::start(&outer).unwrap().need().unwrap();
+    assert!(of_outer.lookups > of_inner.bytes(), "{of_outer:?} {of_inner:?}");
+}
+
 #[test]
 fn a_limit_ends_a_run_with_lookups_and_so_does_cancelling_it() {
     let program = star(9, rows(&[0, 4]), Some(7), Vec::new());
