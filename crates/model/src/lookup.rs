@@ -63,6 +63,18 @@ pub enum LookupKind {
 }
 
 impl LookupKind {
+    /// All kinds.
+    pub const ALL: [LookupKind; 8] = [
+        LookupKind::Inner,
+        LookupKind::Left,
+        LookupKind::Semi,
+        LookupKind::Anti,
+        LookupKind::NotIn,
+        LookupKind::Exists,
+        LookupKind::In,
+        LookupKind::Single,
+    ];
+
     /// Returns whether the columns of the looked-up result are added to a row.
     pub fn adds_columns(self) -> bool {
         matches!(self, LookupKind::Inner | LookupKind::Left | LookupKind::Single)
@@ -87,14 +99,14 @@ impl Lookup {
     /// `Invalid` if a join key does not exist or has different types, or the residual condition is not permitted or not
     /// a condition; `OverLimit` if there are too many columns, or the condition is too large.
     pub fn row_schema(&self, row: &Schema, result: &Schema) -> Result<Schema> {
-        if self.keys.is_empty()
-            || (self.kind.minds_nulls() && (self.keys.len() > 1 || self.residual.is_some()))
-        {
+        if self.keys.is_empty() {
+            return Err(Error::invalid("a lookup has no join key"));
+        }
+        if self.kind.minds_nulls() && (self.keys.len() > 1 || self.residual.is_some()) {
+            let (kind, keys) = (self.kind, self.keys.len());
+            let more = if self.residual.is_some() { " and another condition" } else { "" };
             return Err(Error::invalid(format!(
-                "a lookup {:?} with {} join keys{}",
-                self.kind,
-                self.keys.len(),
-                if self.residual.is_some() { " and another condition" } else { "" }
+                "a lookup of the kind {kind:?} has one join key and no other condition; this one has {keys}{more}"
             )));
         }
         if self.keys.len() > limits::COLUMNS_MAX {

@@ -13,17 +13,6 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_model::{CompareOp, ErrorKind, Expr, LookupKey, LookupKind, Program, TableName, Value, limits};
 use std::sync::Arc;
 
-const KINDS: [LookupKind; 8] = [
-    LookupKind::Inner,
-    LookupKind::Left,
-    LookupKind::Semi,
-    LookupKind::Anti,
-    LookupKind::NotIn,
-    LookupKind::Exists,
-    LookupKind::In,
-    LookupKind::Single,
-];
-
 /// Types of join keys, and the values that random keys have.
 #[derive(Clone, Copy, Debug)]
 enum Key {
@@ -187,7 +176,7 @@ fn lookups_join_as_nested_loops_do() {
         let op = [CompareOp::NotEq, CompareOp::Lt, CompareOp::Eq][random.below(3)];
         let condition = Expr::compare(op, Expr::Column(count), Expr::Column(2 * count + 2));
         conditions += usize::from(check_condition(&built, &scanned, &others, count));
-        for kind in KINDS {
+        for kind in LookupKind::ALL {
             let has_residual = random.chance(50) && !kind.minds_nulls();
             if kind.minds_nulls() && count > 1 {
                 continue;

@@ -38,17 +38,25 @@ impl Collected {
 /// Returns the bytes of the values of an array. Buffers that several arrays share, such as those of a chunk, count in
 /// proportion.
 fn bytes_of(array: &ArrayRef) -> usize {
-    let of_texts = |views: &[u128]| views.iter().map(|view| *view as u32 as usize).sum::<usize>();
-    let of_values = match array.data_type() {
-        DataType::Utf8View => {
-            size_of_val(array.as_string_view().views().as_ref()) + of_texts(array.as_string_view().views())
-        }
-        DataType::BinaryView => {
-            size_of_val(array.as_binary_view().views().as_ref()) + of_texts(array.as_binary_view().views())
-        }
-        other => other.primitive_width().unwrap_or(1) * array.len(),
+    let of_values = match views(array) {
+        Some(views) => views.iter().map(|view| size_of::<u128>() + text_bytes(*view)).sum(),
+        None => array.data_type().primitive_width().unwrap_or(1) * array.len(),
     };
     of_values + array.len().div_ceil(8)
+}
+
+/// Returns the views of an array of strings or binaries; `None` for other types.
+pub(super) fn views(array: &ArrayRef) -> Option<&[u128]> {
+    match array.data_type() {
+        DataType::Utf8View => Some(array.as_string_view().views()),
+        DataType::BinaryView => Some(array.as_binary_view().views()),
+        _ => None,
+    }
+}
+
+/// Returns the bytes of a string, given its view, whose lowest 32 bits are the length.
+pub(super) fn text_bytes(view: u128) -> usize {
+    view as u32 as usize
 }
 
 fn too_many_keys(rows: usize, bytes: usize) -> Error {
@@ -58,7 +66,7 @@ fn too_many_keys(rows: usize, bytes: usize) -> Error {
 }
 
 /// Returns the error for a lookup that takes more than `bytes` bytes of memory.
-pub(super) fn too_many_looked_up(_: usize, bytes: usize) -> Error {
+pub(super) fn too_many_looked_up(bytes: usize) -> Error {
     let mib = bytes.div_ceil(1 << 20);
     Error::over_limit(format!("the rows that a lookup would hold in memory take more than {mib} MiB"))
         .advise("join fewer rows or columns, or let the engine join them")
@@ -80,7 +88,7 @@ impl Run {
     /// # Errors
     /// Errors of [`Run::start`].
     pub(super) fn start_looked_up(program: &BoundProgram, bytes_max: usize) -> Result<Arc<Self>> {
-        Run::start_collected(program, usize::MAX, bytes_max, too_many_looked_up)
+        Run::start_collected(program, usize::MAX, bytes_max, |_, bytes| too_many_looked_up(bytes))
     }
 
     fn start_collected(

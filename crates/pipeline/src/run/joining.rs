@@ -2,20 +2,19 @@
 //! that go through the lookups.
 //!
 //! A run with lookups first steps the runs of their programs, one after the other, and builds a table of each result.
-//! Then it scans. What a step of the scan returns is joined before the scan goes on, a batch at a time, by any thread.
+//! Then it scans. What a step has scanned of a row group is joined before more of that row group is scanned: a batch at a
+//! time, by any thread.
 //!
 //! Invariant: no row is scanned before all tables are built, and the tables do not change afterwards.
 
-use super::collected::too_many_looked_up;
+use super::collected::{text_bytes, too_many_looked_up, views};
 use super::{Morsel, Run, Step};
 use crate::bound::BoundProgram;
 use crate::joined::{INDEX_COPIES, Joined};
 use crate::pace::StepPace;
-use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::DataType;
 use farpool_columns::{Chunk, RowGroup, Table};
-use farpool_model::{Clock, Error, Expr, Result, limits, schema};
+use farpool_model::{Clock, Error, Expr, Result, limits};
 use farpool_operators::{HashKey, Lookup, LookupBuild, Pace, Plan, Probing, State};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -149,7 +148,7 @@ impl Joins {
         let Some(current) = &mut built.current else { return Ok(Step::Worked) };
         let is_built = !current.step()?;
         if current.index_bytes() > self.index_bytes_max[built.count] {
-            return Err(too_many_looked_up(0, self.index_bytes_max[built.count]));
+            return Err(too_many_looked_up(self.index_bytes_max[built.count]));
         }
         if !is_built {
             return Ok(Step::Worked);
@@ -275,16 +274,15 @@ impl Run {
 /// Divides joined rows so that the strings that `plan` reads take few bytes in each piece. Reason: they are copied, and a
 /// long string of a looked-up row may be in every joined row.
 fn pieces(rows: &RecordBatch, plan: &Plan) -> Vec<RecordBatch> {
-    let read =
-        |column: &usize| plan.filter_columns().contains(column) || plan.output_columns().contains(column);
-    let texts: Vec<&ArrayRef> = (0..rows.num_columns())
-        .filter(read)
-        .map(|column| rows.column(column))
-        .filter(|column| schema::is_bytes(column.data_type()))
-        .collect();
+    let columns = rows.columns().iter().enumerate();
+    let texts: Vec<&[u128]> =
+        columns.filter(|(column, _)| reads(plan, *column)).filter_map(|(_, values)| views(values)).collect();
+    if texts.is_empty() {
+        return vec![rows.clone()];
+    }
     let (mut pieces, mut first, mut bytes) = (Vec::new(), 0, 0);
     for row in 0..rows.num_rows() {
-        let of_row: usize = texts.iter().map(|column| text_bytes(column, row)).sum();
+        let of_row: usize = texts.iter().map(|views| text_bytes(views[row])).sum();
         if bytes + of_row > TEXT_BYTES_MAX && row > first {
             pieces.push(rows.slice(first, row - first));
             (first, bytes) = (row, 0);
@@ -297,22 +295,15 @@ fn pieces(rows: &RecordBatch, plan: &Plan) -> Vec<RecordBatch> {
     pieces
 }
 
-/// Returns the bytes of a string.
-fn text_bytes(column: &ArrayRef, row: usize) -> usize {
-    let views = match column.data_type() {
-        DataType::Utf8View => column.as_string_view().views(),
-        _ => column.as_binary_view().views(),
-    };
-    // The length is in the lowest 32 bits of a view.
-    views[row] as u32 as usize
+/// Returns whether `plan` reads a column.
+fn reads(plan: &Plan, column: usize) -> bool {
+    plan.filter_columns().contains(&column) || plan.output_columns().contains(&column)
 }
 
 /// Makes a row group of joined rows, with the columns that `plan` reads.
 fn row_group(rows: &RecordBatch, plan: &Plan) -> Result<RowGroup> {
-    let reads =
-        |column: &usize| plan.filter_columns().contains(column) || plan.output_columns().contains(column);
     let chunk = |(column, values): (usize, &ArrayRef)| {
-        let chunk = match reads(&column) {
+        let chunk = match reads(plan, column) {
             true => Chunk::of_array(values),
             false => Chunk::of_nulls(values.data_type(), values.len()),
         };

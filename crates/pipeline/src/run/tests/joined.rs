@@ -12,17 +12,6 @@ struct Case {
     rows: Vec<Row>,
 }
 
-const KINDS: [LookupKind; 8] = [
-    LookupKind::Inner,
-    LookupKind::Left,
-    LookupKind::Semi,
-    LookupKind::Anti,
-    LookupKind::NotIn,
-    LookupKind::Exists,
-    LookupKind::In,
-    LookupKind::Single,
-];
-
 /// The rows of a [`table_of`] with `rows` rows.
 fn rows_of_table(rows: i64) -> Vec<Row> {
     (0..rows).map(|id| vec![Some(id), Some(id % 7), Some(id * 3)]).collect()
@@ -104,7 +93,7 @@ fn case(random: &mut impl FnMut() -> usize, depth: usize, budget: Budget) -> Opt
         let keys = vec![key(), key()];
         let less =
             Expr::compare(CompareOp::Lt, Expr::Column(key().row), Expr::Column(numbers.len() + key().result));
-        let kind = KINDS[random() % KINDS.len()];
+        let kind = LookupKind::ALL[random() % LookupKind::ALL.len()];
         let is_in = kind.minds_nulls();
         let keys = if is_in || random().is_multiple_of(2) { keys[..1].to_vec() } else { keys };
         let residual = (!is_in && random().is_multiple_of(3)).then_some(less);
