@@ -34,6 +34,7 @@ mod restart;
 mod rival;
 mod scan;
 mod sketches;
+mod ssb;
 mod stats;
 mod suite;
 mod tables;
@@ -64,7 +65,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Suite {
     /// The 22 TPC-H queries, with and without push-down, in-process and over TCP, against DuckDB.
-    Tpch(tpch::Options),
+    Tpch(suite::queries::Options),
+    /// The 13 queries of the Star Schema Benchmark, in-process and over TCP, against DuckDB.
+    Ssb(suite::queries::Options),
     /// Selection, distinct, group by, projection, patterns: a remote pool against engines with local data.
     Farview(farview::Options),
     /// Predicates and aggregates over one and two columns, plain and packed, against memory bandwidth.
@@ -129,6 +132,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     match &arguments.suite {
         Some(Suite::Tpch(options)) => tpch::run(options),
+        Some(Suite::Ssb(options)) => ssb::run(options),
         Some(Suite::Farview(options)) => farview::run(options),
         Some(Suite::Scan(options)) => scan::run(options),
         Some(Suite::Sketches(options)) => sketches::run(options),

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -33,15 +34,20 @@ pub fn scale_name(scale: f64) -> String {
     format!("{scale}")
 }
 
-/// Returns the text of a TPC-H query.
-pub fn query(number: usize) -> Result<String> {
-    read(&root().join(format!("testdata/tpch/queries/q{number:02}.sql")))
+/// Formats the name of a query: `q01`, `q2.1`.
+pub fn query_name(query: impl Display) -> String {
+    format!("q{:0>2}", query.to_string())
 }
 
-/// Returns DuckDB's recorded answer to a query, if there is one for the scale.
-pub fn recorded_answer(scale: f64, number: usize) -> Option<String> {
-    let folder = root().join("testdata/tpch/answers").join(format!("sf{}", scale_name(scale)));
-    std::fs::read_to_string(folder.join(format!("q{number:02}.tsv"))).ok()
+/// Returns the text of a query of a suite.
+pub fn query(suite: &str, query: impl Display) -> Result<String> {
+    read(&root().join(format!("testdata/{suite}/queries/{}.sql", query_name(query))))
+}
+
+/// Returns DuckDB's recorded answer to a query of a suite, if there is one for the scale.
+pub fn recorded_answer(suite: &str, scale: f64, query: impl Display) -> Option<String> {
+    let folder = root().join(format!("testdata/{suite}/answers/sf{}", scale_name(scale)));
+    std::fs::read_to_string(folder.join(format!("{}.tsv", query_name(query)))).ok()
 }
 
 /// Returns the `farpool` program, which is next to this one.

@@ -16,6 +16,12 @@ pub fn median_of<S>(samples: &[S], value: impl Fn(&S) -> f64) -> f64 {
     median(&samples.iter().map(value).collect::<Vec<_>>())
 }
 
+/// Returns the geometric mean; `None` for no values.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+}
+
 /// Returns the smallest of `times` that at least the share `part` of them do not exceed; NaN for no values.
 pub fn percentile(times: &[f64], part: f64) -> f64 {
     let mut sorted = times.to_vec();
@@ -26,7 +32,7 @@ pub fn percentile(times: &[f64], part: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{median, percentile};
+    use super::{geometric_mean, median, percentile};
 
     #[test]
     fn percentiles_are_times_that_were_measured() {
@@ -34,6 +40,13 @@ mod tests {
         assert_eq!((percentile(&times, 0.99), percentile(&times, 1.0)), (198.0, 200.0));
         assert_eq!(percentile(&[7.0], 0.99), 7.0);
         assert!(percentile(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn a_half_and_a_double_cancel_in_the_geometric_mean() {
+        let mean = geometric_mean(&[0.5, 2.0, 1.0]).expect("there are values");
+        assert!((mean - 1.0).abs() < 1e-12, "{mean}");
+        assert_eq!(geometric_mean(&[]), None);
     }
 
     #[test]

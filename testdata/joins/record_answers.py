@@ -14,6 +14,7 @@ Usage, in a virtual environment outside the tree (`cargo xtask rivals` makes one
 import datetime
 import decimal
 import pathlib
+import random
 
 import duckdb
 import pyarrow as pa
@@ -72,6 +73,66 @@ def queries():
         yield f"SELECT count(*), sum(f.id), sum(g.id) FROM fact f JOIN fact g ON f.{key} = g.{key} WHERE g.id < 700"
 
 
+KEYS_OF_ALL = ["k", "s", "t", "day", "n", "ts", "b"]
+
+
+def relation(rng: random.Random, small: bool) -> tuple[str, str]:
+    """A table or some of its rows, and its column of numbers."""
+    if rng.random() < 0.5:
+        some = rng.choice(["id % 37 = 5", "id < 9000", "r = 3", "id % 11 < 4 AND r <> 2"])
+        return (f"(SELECT * FROM fact WHERE {some})" if small or rng.random() < 0.6 else "fact"), "id"
+    some = rng.choice(["v < 300", "v >= 500", "r < 4", "v < 0"])
+    return rng.choice(["dim", f"(SELECT * FROM dim WHERE {some})", f"(SELECT * FROM dim WHERE {some})"]), "v"
+
+
+def equal(rng: random.Random, left: str, right: str) -> str:
+    """A condition on two relations, with at least one equal key."""
+    parts = [f"{left}.{key} = {right}.{key}" for key in rng.sample(KEYS_OF_ALL, rng.choice([1, 1, 1, 2]))]
+    if rng.random() < 0.2:
+        parts.append(f"{left}.r = {right}.r")
+    elif rng.random() < 0.3:
+        parts.append(f"{left}.r {rng.choice(['<', '<>', '>='])} {right}.r")
+    return " AND ".join(parts)
+
+
+def chains():
+    """Joins of up to four relations in a row, with subqueries, conditions on both sides, groups and limits."""
+    rng = random.Random(46)
+    for _ in range(160):
+        relations = [("a", *relation(rng, False))]
+        text = f"{relations[0][1]} a"
+        for alias in "bcd"[: rng.choice([1, 2, 2, 3])]:
+            other, number = relation(rng, True)
+            on = equal(rng, rng.choice(relations)[0], alias)
+            text += f" {rng.choice(['JOIN', 'JOIN', 'JOIN', 'LEFT JOIN', 'RIGHT JOIN'])} {other} {alias} ON {on}"
+            relations.append((alias, other, number))
+        conditions = []
+        if rng.random() < 0.5:
+            alias, other = rng.choice(relations)[0], relation(rng, False)[0]
+            word = rng.choice(["EXISTS", "NOT EXISTS"])
+            conditions.append(f"{word} (SELECT 1 FROM {other} e WHERE {equal(rng, alias, 'e')})")
+        if rng.random() < 0.3:
+            alias, other, key = rng.choice(relations)[0], relation(rng, False)[0], rng.choice(KEYS_OF_ALL)
+            known = rng.choice(["", f" WHERE {key} IS NOT NULL"])
+            conditions.append(f"{alias}.{key} {rng.choice(['IN', 'NOT IN'])} (SELECT {key} FROM {other} g{known})")
+        if rng.random() < 0.3:
+            (left, _, one), (right, _, other) = rng.choice(relations), rng.choice(relations)
+            conditions.append(f"{left}.{one} % 7 <= {right}.{other} % 11")
+        if rng.random() < 0.2:
+            alias, _, number = rng.choice(relations)
+            conditions.append(f"{alias}.{number} % 100 > (SELECT avg(v) / 20 FROM dim h WHERE h.r = {alias}.r)")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        sums = ", ".join(f"count({alias}.{n}), sum({alias}.{n})" for alias, _, n in relations)
+        if rng.random() < 0.6:
+            yield f"SELECT count(*), {sums} FROM {text}{where}"
+            continue
+        key = f"{rng.choice(relations)[0]}.{rng.choice(['k', 'c', 'r', 'day'])}"
+        alias, _, number = rng.choice(relations)
+        groups = f"SELECT {key} AS g, count(*) AS m, sum({alias}.{number}) AS s FROM {text}{where} GROUP BY {key}"
+        first = rng.choice(["", " ORDER BY m DESC, s DESC NULLS LAST, g NULLS LAST LIMIT 20"])
+        yield f"SELECT count(*), sum(m), sum(s), count(g) FROM ({groups}{first}) x"
+
+
 def mix(x: int) -> int:
     """SplitMix64."""
     z = (x + 0x9E3779B97F4A7C15) & MASK
@@ -122,7 +183,7 @@ def main() -> None:
     connection.execute("CREATE TABLE fact AS FROM fact_rows")
     connection.execute("CREATE TABLE dim AS FROM dim_rows")
     lines = []
-    for sql in queries():
+    for sql in [*queries(), *chains()]:
         (row,) = connection.execute(sql).fetchall()
         lines.append("\t".join([sql, *("\\N" if cell is None else str(cell) for cell in row)]))
     path = pathlib.Path(__file__).resolve().parent / "answers.tsv"

@@ -6,8 +6,9 @@
 use super::definition::{Change, Changes};
 use crate::answers::Cell;
 use crate::suite::Expected;
+use crate::suite::queries::{Farpool, Sample, Side};
+use crate::tables::parquet;
 use crate::tpch::data;
-use crate::tpch::sides::{Farpool, Sample, Side};
 use crate::{pools, text};
 use anyhow::{Context, Result, bail};
 use farpool::LoadMode;
@@ -87,7 +88,7 @@ pub async fn measure(definition: &Changes, threads: usize) -> Result<ChangesResu
 
 async fn load(farpool: &Farpool, folder: &Path) -> Result<u64> {
     let pool = &*farpool.embedded;
-    let info = pools::load(pool, TABLE, LoadMode::Create, data::read(folder, TABLE)?).await?;
+    let info = pools::load(pool, TABLE, LoadMode::Create, parquet::read(folder, TABLE)?).await?;
     pools::await_profile(pool, TABLE).await?;
     Ok(info.rows)
 }

@@ -2,7 +2,7 @@
 
 use super::definition::{FileDefinition, Format};
 use crate::places;
-use crate::tpch::data;
+use crate::tables::parquet;
 use anyhow::Result;
 use arrow::csv;
 use std::fs::File;
@@ -17,7 +17,7 @@ pub fn file(definition: &FileDefinition) -> Result<PathBuf> {
     places::made("data/first-minute", &format!("lineitem-sf{scale}.{ending}"), |file| {
         let rows = LineItemArrow::new(LineItemGenerator::new(definition.scale, 1, 1));
         match definition.format {
-            Format::Parquet => data::write(file, rows),
+            Format::Parquet => parquet::write(file, rows),
             Format::Csv => {
                 let mut writer = csv::Writer::new(BufWriter::new(File::create(file)?));
                 for batch in rows {

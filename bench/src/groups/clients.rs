@@ -12,8 +12,10 @@ use crate::answers::Answer;
 use crate::machine::Stopwatch;
 use crate::rival::{Mix, Rival, RivalDefinition};
 use crate::stats::{median_of, percentile};
+use crate::suite::queries::load_table;
 use crate::suite::{Expected, Samples, turns};
-use crate::tpch::{data, loading};
+use crate::tables::parquet;
+use crate::tpch::data;
 use crate::{places, pools, text};
 use anyhow::{Context, Result};
 use farpool::{ErrorKind, Pool, Session, WorkMemory};
@@ -200,7 +202,7 @@ async fn fill(store: &Path, tables: &Path, threads: usize) -> Result<u64> {
     let node = DurableNode::open(store, ROOM_BYTES, true, threads)?;
     let (pool, mut bytes) = (node.embedded(), 0);
     for table in data::TABLES {
-        let (info, _) = loading::load_table(&*pool, table, data::read(tables, table)?, true).await?;
+        let (info, _) = load_table(&*pool, table, parquet::read(tables, table)?, true).await?;
         bytes += info.bytes_encoded;
     }
     Ok(bytes)
@@ -209,7 +211,7 @@ async fn fill(store: &Path, tables: &Path, threads: usize) -> Result<u64> {
 /// Starts the rival and loads the tables into its memory.
 fn start_rival(tables: &Path, threads: usize) -> Result<Rival> {
     let mut rival = Rival::start(RivalDefinition::named(RIVAL)?, threads)?;
-    data::load_into(&mut rival, tables, &data::TABLES)?;
+    parquet::load_into(&mut rival, tables, &data::TABLES)?;
     Ok(rival)
 }
 
@@ -267,8 +269,8 @@ impl Queries {
     fn read(clients: &Clients) -> Result<Queries> {
         let mut queries = BTreeMap::new();
         for query in clients.queries.iter().copied() {
-            let recorded = places::recorded_answer(clients.scale, query);
-            queries.insert(query, (places::query(query)?, Expected::recorded(recorded.as_deref())?));
+            let recorded = places::recorded_answer("tpch", clients.scale, query);
+            queries.insert(query, (places::query("tpch", query)?, Expected::recorded(recorded.as_deref())?));
         }
         Ok(Queries(queries))
     }

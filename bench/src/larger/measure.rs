@@ -9,6 +9,7 @@ use crate::answers::Answer;
 use crate::disk::{Dropping, bytes_below, disk_gb_s};
 use crate::rival::{Rival, RivalDefinition, Statement};
 use crate::suite::{Expected, Head};
+use crate::tables::parquet;
 use crate::tpch::data;
 use crate::{places, stats, text};
 use anyhow::{Context, Result, anyhow};
@@ -187,7 +188,7 @@ fn fill(name: Name, place: &PathBuf, folder: &Path, definition: &Definition) -> 
         std::fs::remove_file(place)?;
     }
     let mut side = start(name, place, None, UNLIMITED_MIB, definition.threads)?;
-    data::load_into(&mut side, folder, &data::TABLES)?;
+    parquet::load_into(&mut side, folder, &data::TABLES)?;
     side.end()?;
     Ok(std::fs::write(complete, "")?)
 }
@@ -223,7 +224,7 @@ fn queries(
     for (&number, expected) in definition.queries.iter().zip(answers) {
         let within = mib.map_or(String::new(), |mib| format!(" within {mib} MiB"));
         text::progress(&format!("{label}{within}, q{number:02} "));
-        let sql = places::query(number)?;
+        let sql = places::query("tpch", number)?;
         match query(&mut side, &sql, definition.runs) {
             Ok((sample, answer)) => {
                 expected.check_ordered(label, &answer, &sql)?;

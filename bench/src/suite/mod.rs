@@ -4,6 +4,7 @@
 
 mod expected;
 mod goals;
+pub mod queries;
 mod rivals;
 mod table;
 mod turns;

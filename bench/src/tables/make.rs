@@ -6,7 +6,7 @@
 
 use super::{Content, TableDefinition};
 use crate::places;
-use crate::random::hash;
+use crate::random::{below, hash};
 use anyhow::{Context, Result};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::ipc::reader::FileReader;
@@ -89,11 +89,6 @@ fn batch(columns: &[(String, Content)], all: u64, rows: std::ops::Range<u64>) ->
         (name, array)
     });
     Ok(RecordBatch::try_from_iter(arrays)?)
-}
-
-/// Returns a number below `values`, derived from 64 random bits.
-fn below(random: u64, values: u64) -> u64 {
-    ((u128::from(random) * u128::from(values)) >> 64) as u64
 }
 
 /// Permutes the numbers below `domain`, differently for each run of `domain` rows. It permutes the numbers

@@ -1,6 +1,7 @@
 //! Tables as data in definitions, and as Arrow batches that the suites load into all sides.
 
 mod make;
+pub mod parquet;
 
 pub use make::{batches, batches_between, file, read};
 

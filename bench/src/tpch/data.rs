@@ -1,16 +1,8 @@
-//! TPC-H tables as Parquet files, created on the first run and kept in the cache outside the tree.
+//! TPC-H tables.
 
-use crate::places;
-use crate::rival::Rival;
-use anyhow::{Context, Result};
-use arrow::array::{RecordBatch, RecordBatchReader};
-use farpool::model::limits::BATCH_ROWS;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use crate::tables::parquet::{self, Rows};
+use anyhow::Result;
+use std::path::PathBuf;
 use tpchgen::generators as make;
 use tpchgen_arrow as arrows;
 
@@ -18,44 +10,12 @@ use tpchgen_arrow as arrows;
 pub const TABLES: [&str; 8] =
     ["region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"];
 
-type Reader = Box<dyn RecordBatchReader>;
-
-/// Returns the folder with the tables at `scale`, and creates it if it does not exist.
+/// Returns the folder with the tables at `scale` as Parquet files, and creates it if it does not exist.
 pub fn folder(scale: f64) -> Result<PathBuf> {
-    let folder = format!("data/tpch-sf{}", places::scale_name(scale));
-    for table in TABLES {
-        places::made(&folder, &format!("{table}.parquet"), |file| write(file, generator(table, scale)))?;
-    }
-    Ok(places::cache()?.join(folder))
+    parquet::folder("tpch", scale, &TABLES, |table, scale| Ok(generator(table, scale)))
 }
 
-/// Returns the batches of a table, with DataFusion's batch size.
-pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
-    let path = folder.join(format!("{table}.parquet"));
-    let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS).build()?;
-    Ok(reader.collect::<Result<Vec<_>, _>>()?)
-}
-
-/// Loads tables into a rival.
-pub fn load_into(rival: &mut Rival, folder: &Path, tables: &[&str]) -> Result<()> {
-    tables
-        .iter()
-        .try_for_each(|table| rival.load(table, &folder.join(format!("{table}.parquet"))).map(|_| ()))
-}
-
-/// Writes the rows of a reader to a Parquet file.
-pub fn write(file: &Path, reader: impl RecordBatchReader) -> Result<()> {
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = ArrowWriter::try_new(File::create(file)?, reader.schema(), Some(properties))?;
-    for batch in reader {
-        writer.write(&batch?)?;
-    }
-    writer.close()?;
-    Ok(())
-}
-
-fn generator(table: &str, scale: f64) -> Reader {
+fn generator(table: &str, scale: f64) -> Rows {
     match table {
         "region" => Box::new(arrows::RegionArrow::new(make::RegionGenerator::new(scale, 1, 1))),
         "nation" => Box::new(arrows::NationArrow::new(make::NationGenerator::new(scale, 1, 1))),

@@ -19,7 +19,8 @@ use farpool_sql::{checked, literal};
 
 /// The context of a conversion: resolves the columns of an expression.
 pub(crate) struct Scope<'a> {
-    /// The table that the expression is evaluated over. Its schema is canonical: only types that pools have.
+    /// The rows that the expression is evaluated over, described like a table: those of a table, or those behind the
+    /// lookups of a program. Their schema is canonical: only types that pools have.
     pub table: &'a TableInfo,
     /// The schema against which the expression's columns are resolved.
     pub input: &'a DFSchema,

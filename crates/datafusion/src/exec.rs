@@ -33,6 +33,7 @@ use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
 use farpool_planner::cost;
 use farpool_planner::explain;
 use farpool_planner::joins::estimate::Estimate;
+use farpool_planner::rows::Rows;
 use farpool_sql::error;
 use farpool_transfer::{BatchStream, Handle, ReceiptHandle, link};
 use futures::{StreamExt, TryStreamExt};
@@ -45,6 +46,8 @@ use tokio::sync::OnceCell;
 #[derive(Debug)]
 pub(crate) struct PoolExec {
     table: PoolTable,
+    /// The rows of the program behind its lookups, for estimates and EXPLAIN.
+    rows: Rows,
     program: Program,
     prepared: Handle,
     /// Operators of the query over this table that were not pushed down, with the reasons; for EXPLAIN.
@@ -69,6 +72,7 @@ impl PoolExec {
     /// of `schema`.
     pub(crate) fn new(
         table: PoolTable,
+        rows: Rows,
         program: Program,
         prepared: Handle,
         schema: SchemaRef,
@@ -88,6 +92,7 @@ impl PoolExec {
         let kept = table.kept().to_vec();
         PoolExec {
             table,
+            rows,
             program,
             prepared,
             kept,
@@ -109,21 +114,20 @@ impl PoolExec {
 
     /// Describes, as an indented block, the pool's part of the query, and the operators that are not pushed down.
     pub(crate) fn explain(&self) -> String {
-        let info = self.table.info();
-        let text =
-            explain::explain(&self.table.pool().place(&self.prepared), &self.prepared, &self.kept, info);
+        let place = self.table.pool().place(&self.prepared);
+        let text = explain::explain(&place, &self.prepared, &self.kept, &self.rows);
         let text = text + &self.estimate.as_ref().map(explain::estimate_line).unwrap_or_default();
         text + &self.share.lock().as_ref().map(Share::explain).unwrap_or_default()
     }
 
     /// Compares the estimated costs with the actual ones, as text; `None` if the program has not run.
     pub(crate) fn outcome(&self) -> Option<String> {
-        let (program, info) = (&self.prepared.effective, self.table.info());
+        let (program, rows) = (&self.prepared.effective, &self.rows);
         let place = self.table.pool().url();
         let runs = self.runs.lock();
         let shared = self.share.lock().as_ref().and_then(Share::outcome);
         shared.or_else(|| {
-            explain::outcome(&place, program, info, self.estimate.as_ref(), &runs.receipt(), runs.added())
+            explain::outcome(&place, program, rows, self.estimate.as_ref(), &runs.receipt(), runs.added())
         })
     }
 
@@ -152,21 +156,21 @@ impl PoolExec {
 
     /// Returns the estimated number of rows of the program's result.
     pub(crate) fn estimated(&self) -> Estimate {
-        Estimate::of_program(&self.prepared.effective, &self.table.source())
+        Estimate::of_program(&self.prepared.effective, &self.rows)
     }
 
     /// Returns the time that the program is expected to take, in nanoseconds.
     pub(crate) fn expected_ns(&self, means: &Means) -> f64 {
         let place = self.table.run_place(means.threads, self.table.pool().is_here(&self.prepared));
-        let estimate = cost::estimate(&self.prepared.effective, self.table.info(), place, &means.rates);
+        let estimate = cost::estimate(&self.prepared.effective, &self.rows, place, &means.rates);
         estimate.costs.first().map_or(0.0, |push| push.ns)
     }
 
     /// Returns what [`crate::shared`] needs to run this program as one with others. Returns `None` if the program
-    /// cannot be shared: the engine has to redo a part of its work (the pool's answer is not exact), or dynamic filters
-    /// are added to it when it starts.
+    /// cannot be shared: the engine has to redo a part of its work (the pool's answer is not exact), dynamic filters are
+    /// added to it when it starts, or it has lookups.
     pub(crate) fn share_place(&self) -> Option<SharePlace> {
-        let may = self.dynamic.lock().is_empty() && self.prepared.is_exact();
+        let may = self.dynamic.lock().is_empty() && self.prepared.is_exact() && !self.rows.are_joined();
         let place = || SharePlace {
             table: self.table.clone(),
             program: self.prepared.narrowed(None),
@@ -208,6 +212,7 @@ impl PoolExec {
     fn fresh(&self) -> Self {
         PoolExec {
             table: self.table.clone(),
+            rows: self.rows.clone(),
             program: self.program.clone(),
             prepared: self.prepared.clone(),
             kept: self.kept.clone(),
@@ -227,6 +232,7 @@ impl PoolExec {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
         let (program, dynamic, table) = (self.program.clone(), self.dynamic(), self.table.clone());
+        let rows = self.rows.clone();
         let prepared = self.prepared.clone();
         let watches = self.watches.lock().clone();
         let partitions = self.partitions();
@@ -243,8 +249,8 @@ impl PoolExec {
                             return Ok(());
                         }
                     }
-                    let found = crate::dynamic::conditions(&program, &dynamic, &watches, table.info());
-                    let added = found.as_ref().map(|found| found.display(&table.info().schema).to_string());
+                    let found = crate::dynamic::conditions(&program, &dynamic, &watches, &rows);
+                    let added = found.as_ref().map(|found| found.display(&rows.info.schema).to_string());
                     let execution = pool.execute_prepared(&prepared, found.as_ref(), partitions).await?;
                     *run.seen.receipt.lock() = Some(execution.receipt);
                     *run.seen.added.lock() = added;
@@ -323,7 +329,7 @@ impl fmt::Debug for Run {
 
 impl DisplayAs for PoolExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = explain::one_line(&self.prepared.effective, self.table.info());
+        let shown = explain::one_line(&self.prepared.effective, &self.rows.info.schema);
         match t {
             DisplayFormatType::TreeRender => writeln!(f, "{}", shown.replace(", ", "\n")),
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
@@ -391,7 +397,7 @@ impl ExecutionPlan for PoolExec {
         _inputs: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        let whole = estimates::of_result(&self.prepared.effective, self.table.info());
+        let whole = estimates::of_result(&self.prepared.effective, &self.rows.info);
         Ok(Arc::new(match args.partition() {
             None => whole,
             Some(_) => estimates::share(whole, self.partitions()),
@@ -431,7 +437,8 @@ pub(crate) async fn plan(
     program: Program,
     schema: SchemaRef,
 ) -> Result<PoolExec> {
-    let prepared = crate::pins::prepare(session, table, program.clone()).await?;
+    let prepared = crate::pins::prepare(session, (table, &[]), program.clone()).await.map_err(error::wrap)?;
     let partitions = table.partitions(session.config().target_partitions());
-    Ok(PoolExec::new(table.clone(), program, prepared, schema, partitions))
+    let rows = Rows::of_table(table.source());
+    Ok(PoolExec::new(table.clone(), rows, program, prepared, schema, partitions))
 }

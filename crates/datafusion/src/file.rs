@@ -183,8 +183,16 @@ pub(crate) fn with_kept(
     source: &Arc<dyn TableSource>,
     kept: Vec<OperatorAnswer>,
 ) -> Option<Arc<dyn TableSource>> {
+    with_table(source, |table| table.with_kept(kept))
+}
+
+/// Replaces the table of a pool behind `source` by what `change` makes of it; `None` if that is not a table of a pool.
+pub(crate) fn with_table(
+    source: &Arc<dyn TableSource>,
+    change: impl FnOnce(PoolTable) -> PoolTable,
+) -> Option<Arc<dyn TableSource>> {
     let (table, positions) = pool_table(source)?;
-    let table: Arc<dyn TableProvider> = Arc::new(table.with_kept(kept));
+    let table: Arc<dyn TableProvider> = Arc::new(change(table));
     let noted = with_file(source, |file| FileTable {
         name: file.name.clone(),
         files: file.files.clone(),

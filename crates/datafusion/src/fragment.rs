@@ -1,5 +1,5 @@
 //! Converts a fragment of an optimized logical plan, from a scan of a pool's table upwards, to one program (what is
-//! pushed down over one table).
+//! pushed down over one table). Tables that are joined to it become lookups of the program ([`crate::lookup`]).
 //!
 //! Invariant: the program returns exactly the rows of the fragment, with its columns in the order of the fragment's
 //! schema. A plan node that cannot be expressed exactly ends the fragment, with the reason if the user should see it in
@@ -8,6 +8,7 @@
 use crate::calls::Calls;
 use crate::convert::Scope;
 use crate::file::pool_table;
+use crate::lookup;
 use crate::table::{PoolTable, unqualified};
 use arrow_schema::{DataType, FieldRef};
 use datafusion::common::DFSchema;
@@ -16,15 +17,21 @@ use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
 use farpool_model::compose::{Allowance, FromRefusal, Refusal, Slot, Stack};
 use farpool_model::{Answer, Expr, Operator, OperatorAnswer, Program, SortKey, limits};
 use farpool_planner::reading::Reading;
+use farpool_planner::rows::Rows;
 use farpool_planner::split;
 use farpool_statistics::StateForm;
 
 /// A fragment of a plan that a program can express.
 pub(crate) struct Fragment {
+    /// The table that is scanned.
     pub table: PoolTable,
-    stack: Stack,
+    /// The tables of the lookups.
+    pub looked_up: Vec<PoolTable>,
+    /// The rows behind the lookups.
+    pub rows: Rows,
+    pub(crate) stack: Stack,
     aggregation: Option<Aggregation>,
-    allowance: Allowance,
+    pub(crate) allowance: Allowance,
     /// Whether the fragment does more than a plain table scan does: only then is it replaced by a node of its own.
     pub worth_a_node: bool,
 }
@@ -65,7 +72,7 @@ impl FromRefusal for Ends {
 }
 
 impl Ends {
-    fn because(operator: Operator, detail: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(crate) fn because(operator: Operator, detail: impl Into<String>, reason: impl Into<String>) -> Self {
         Ends::Because(Box::new(OperatorAnswer {
             operator,
             detail: detail.into(),
@@ -85,17 +92,27 @@ impl Fragment {
             LogicalPlan::Projection(projection) => Fragment::read(&projection.input)?.project(projection),
             LogicalPlan::Aggregate(aggregate) => Fragment::read(&aggregate.input)?.aggregate(aggregate),
             LogicalPlan::Limit(limit) => Fragment::read(&limit.input)?.limit(limit),
+            LogicalPlan::Join(join) => lookup::join(join),
             _ => Err(Ends::Silently),
         }
     }
 
-    /// Returns the program. If the fragment ends with rows (not an aggregation), the program's columns are named as in
-    /// `schema`, the schema of the fragment.
+    /// Returns a fragment of rows behind lookups in `looked_up`.
+    pub(crate) fn joined(
+        table: PoolTable,
+        looked_up: Vec<PoolTable>,
+        rows: Rows,
+        stack: Stack,
+        allowance: Allowance,
+    ) -> Self {
+        Fragment { table, looked_up, rows, stack, aggregation: None, allowance, worth_a_node: true }
+    }
+
+    /// Returns the program. If the fragment ends with rows (not an aggregation), `name` returns the names of its columns.
     ///
     /// # Errors
     /// The reason why a node of the plan cannot be part of a program.
-    pub(crate) fn program(&self, schema: &DFSchema) -> farpool_model::Result<Program> {
-        let name = |i: usize| schema.field(i).name().clone();
+    pub(crate) fn program(&self, name: impl Fn(usize) -> String) -> farpool_model::Result<Program> {
         // Names apply to rows only, because the aggregates of the program may differ from those of the fragment.
         let names = self.stack.columns().map(|columns| (0..columns.len()).map(name).collect());
         let info = self.table.info();
@@ -130,7 +147,7 @@ impl Fragment {
         }
         let columns = self.stack.columns().ok_or_else(|| because("it is computed of groups"))?;
         let named = &columns[..schema.fields().len()];
-        let wanted = scope(&self.table, &self.allowance, schema, named).value(expr);
+        let wanted = scope(&self.rows, &self.allowance, schema, named).value(expr);
         if let Some(reason) = wanted.opaque_reason() {
             return Err(because(reason));
         }
@@ -161,7 +178,7 @@ impl Fragment {
 
     /// Returns the types of the columns from index `first` on, for a fragment that ends with rows.
     pub(crate) fn types_from(&self, first: usize) -> Vec<DataType> {
-        let schema = &self.table.info().schema;
+        let schema = &self.rows.info.schema;
         let columns = self.stack.columns().and_then(|columns| columns.get(first..)).unwrap_or_default();
         columns.iter().filter_map(|column| column.expr().data_type(schema).ok()).collect()
     }
@@ -191,32 +208,25 @@ impl Fragment {
             stack.fetch(farpool_model::cast::u64_from(fetch));
         }
         let allowance = Allowance::new(limits::QUERY_EXPR_BYTES_MAX);
-        Ok(Fragment { table, stack, aggregation: None, allowance, worth_a_node: false })
+        let (rows, looked_up) = (Rows::of_table(table.source()), Vec::new());
+        Ok(Fragment { table, looked_up, rows, stack, aggregation: None, allowance, worth_a_node: false })
     }
 
     fn filter(mut self, filter: &logical::Filter) -> Result<Self, Ends> {
-        let (table, allowance) = (&self.table, &self.allowance);
+        let (rows, allowance) = (&self.rows, &self.allowance);
         self.stack.filter(|columns| {
-            let scope = scope(table, allowance, filter.input.schema(), columns);
-            let exact = |part| {
-                let placed = split::place(part, &table.info().schema);
-                placed.sent.filter(|_| placed.answer == Answer::Exact).ok_or_else(|| {
-                    let shown = filter.predicate.human_display().to_string();
-                    Ends::because(Operator::Filter, shown, placed.reason.unwrap_or_default())
-                })
-            };
-            let parts = split::conjuncts(scope.condition(&filter.predicate)).into_iter().map(exact);
-            split::conjunction(parts.collect::<Result<Vec<Expr>, Ends>>()?).ok_or(Ends::Silently)
+            let scope = scope(rows, allowance, filter.input.schema(), columns);
+            exact_condition(&scope, &filter.predicate)
         })?;
         Ok(self)
     }
 
     fn project(mut self, projection: &logical::Projection) -> Result<Self, Ends> {
-        let (table, allowance) = (&self.table, &self.allowance);
+        let (rows, allowance) = (&self.rows, &self.allowance);
         let width = self.stack.width();
         let mut computes = false;
         self.stack.append(|columns| {
-            let scope = scope(table, allowance, projection.input.schema(), columns);
+            let scope = scope(rows, allowance, projection.input.schema(), columns);
             let column = |(expr, field): (&Logical, &FieldRef)| {
                 let value = scope.value(expr);
                 if let Some(reason) = value.opaque_reason() {
@@ -246,10 +256,10 @@ impl Fragment {
     }
 
     fn aggregate(mut self, aggregate: &logical::Aggregate) -> Result<Self, Ends> {
-        let (table, allowance) = (&self.table, &self.allowance);
+        let (rows, allowance) = (&self.rows, &self.allowance);
         let mut aggregation = None;
         self.stack.aggregate(|columns| {
-            let scope = scope(table, allowance, aggregate.input.schema(), columns);
+            let scope = scope(rows, allowance, aggregate.input.schema(), columns);
             let (keys, Calls { aggregates, outcomes, .. }) = grouping(aggregate, scope)?;
             aggregation = Some(Aggregation { keys: keys.len(), aggregates: aggregates.len(), outcomes });
             Ok::<_, Ends>((keys, aggregates))
@@ -261,12 +271,25 @@ impl Fragment {
 }
 
 fn scope<'a>(
-    table: &'a PoolTable,
+    rows: &'a Rows,
     allowance: &'a Allowance,
     input: &'a DFSchema,
     columns: &'a [Slot],
 ) -> Scope<'a> {
-    Scope { table: table.info(), input, columns, allowance }
+    Scope { table: &rows.info, input, columns, allowance }
+}
+
+/// Converts a condition that the pool evaluates exactly.
+pub(crate) fn exact_condition(scope: &Scope<'_>, condition: &Logical) -> Result<Expr, Ends> {
+    let exact = |part| {
+        let placed = split::place(part, &scope.table.schema);
+        placed.sent.filter(|_| placed.answer == Answer::Exact).ok_or_else(|| {
+            let shown = condition.human_display().to_string();
+            Ends::because(Operator::Filter, shown, placed.reason.unwrap_or_default())
+        })
+    };
+    let parts = split::conjuncts(scope.condition(condition)).into_iter().map(exact);
+    split::conjunction(parts.collect::<Result<Vec<Expr>, Ends>>()?).ok_or(Ends::Silently)
 }
 
 /// Returns the group keys of the program that aggregates over `scope`, and its aggregates with the calls that are

@@ -22,6 +22,7 @@ mod fragment;
 mod joins;
 mod kept;
 mod lineage;
+mod lookup;
 mod memory;
 mod order;
 mod pins;

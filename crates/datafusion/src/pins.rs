@@ -7,9 +7,7 @@
 
 use crate::table::PoolTable;
 use datafusion::catalog::Session;
-use datafusion::error::Result;
 use farpool_model::{Error, ErrorKind, Program, TableName, Version, schema};
-use farpool_sql::error;
 use farpool_transfer::Handle;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -74,13 +72,48 @@ impl Pins {
         pin.get().map(|handle| handle.version)
     }
 
-    async fn prepare(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
+    async fn prepare(
+        &self,
+        (table, looked_up): Tables<'_>,
+        program: Program,
+    ) -> farpool_model::Result<Handle> {
+        let mut program = program;
+        if !looked_up.is_empty() {
+            let versions = looked_up.iter().map(|table| self.pinned_version(table));
+            let versions: HashMap<&TableName, Version> =
+                futures::future::try_join_all(versions).await?.into_iter().collect();
+            set_versions(&mut program, &versions);
+        }
         match self.pinned(table, program).await {
             Err(error) if self.is_last_attempt && error.kind == ErrorKind::Stale => {
                 Err(altered(table, error).await)
             }
             outcome => outcome,
         }
+    }
+
+    /// Returns the version of `table` that the statement reads, which a program without columns pins if no other has.
+    async fn pinned_version<'a>(
+        &self,
+        table: &'a PoolTable,
+    ) -> farpool_model::Result<(&'a TableName, Version)> {
+        let info = table.info();
+        let version = match self.version(table) {
+            Some(version) => self.compared(version, table),
+            None => {
+                let program = Program::scan(info.name.clone(), &info.schema, &[]);
+                self.pinned(table, program).await?.version
+            }
+        };
+        Ok((&info.name, version))
+    }
+
+    /// Returns `version`, which the statement reads, and records whether it is that of the table's description.
+    fn compared(&self, version: Version, table: &PoolTable) -> Version {
+        if version != table.info().version {
+            self.drifted.store(true, Ordering::Relaxed);
+        }
+        version
     }
 
     async fn pinned(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
@@ -93,10 +126,7 @@ impl Pins {
             first = Some(handle.clone());
             farpool_model::Result::Ok(handle)
         });
-        let version = pinned.await?.version;
-        if version != info.version {
-            self.drifted.store(true, Ordering::Relaxed);
-        }
+        let version = self.compared(pinned.await?.version, table);
         match first {
             Some(handle) => Ok(handle),
             None => table.pool().prepare(&Program { version: Some(version), ..program }, &info.schema).await,
@@ -118,12 +148,27 @@ async fn altered(table: &PoolTable, error: Error) -> Error {
     }
 }
 
-/// Prepares `program` over `table`, for the version that the session's statement has pinned (which the first program
-/// pins); without a statement, for the version that the program names.
-pub(crate) async fn prepare(session: &dyn Session, table: &PoolTable, program: Program) -> Result<Handle> {
-    let prepared = match session.config().get_extension::<Pins>() {
-        Some(pins) => pins.prepare(table, program).await,
-        None => table.pool().prepare(&program, &table.info().schema).await,
-    };
-    prepared.map_err(error::wrap)
+/// The table that a program scans, and those of its lookups.
+pub(crate) type Tables<'a> = (&'a PoolTable, &'a [PoolTable]);
+
+/// Prepares `program` over its tables, for the versions that the session's statement has pinned (which the first program
+/// over a table pins); without a statement, for the versions that the program names.
+pub(crate) async fn prepare(
+    session: &dyn Session,
+    tables: Tables<'_>,
+    program: Program,
+) -> farpool_model::Result<Handle> {
+    match session.config().get_extension::<Pins>() {
+        Some(pins) => pins.prepare(tables, program).await,
+        None => tables.0.pool().prepare(&program, &tables.0.info().schema).await,
+    }
+}
+
+/// Makes the lookups of a program, and those of their programs, read these versions of their tables.
+fn set_versions(program: &mut Program, versions: &HashMap<&TableName, Version>) {
+    for lookup in &mut program.lookups {
+        let version = versions.get(&lookup.program.table).copied();
+        lookup.program.version = version.or(lookup.program.version);
+        set_versions(&mut lookup.program, versions);
+    }
 }

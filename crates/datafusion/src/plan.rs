@@ -7,10 +7,11 @@
 //! Invariant: a replaced fragment keeps its schema, including names and qualifiers.
 
 use crate::exec::PoolExec;
-use crate::file::with_kept;
+use crate::file::{with_kept, with_table};
 use crate::finish;
 use crate::fragment::{Ends, Fragment};
 use crate::order::SortedPiece;
+use crate::rows::JoinsHere;
 use crate::statistics::{read_above, states_schema};
 use crate::table::PoolTable;
 use async_trait::async_trait;
@@ -27,10 +28,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
-use farpool_model::{Operator, OperatorAnswer, Program};
+use farpool_model::{Error, ErrorKind, Operator, OperatorAnswer, Program};
 use farpool_planner::cost::{Estimate, Rates};
 use farpool_planner::finish::Finish;
+use farpool_planner::rows::Rows;
 use farpool_planner::split;
+use farpool_sql::error;
 use farpool_transfer::Handle;
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
@@ -51,6 +54,10 @@ impl QueryPlanner for PoolPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = Context::of(session);
         let plan = farpool_sql::checked::given_back(plan.clone())?;
+        let plan = match session.config().get_extension::<JoinsHere>() {
+            Some(_) => without_joins(plan)?,
+            None => plan,
+        };
         crate::joins::prepare(&plan).await?;
         let plan = rewrite(crate::joins::reorder(plan)?, Vec::new(), context).await?;
         let plan = farpool_sql::bounded(farpool_sql::checked::guarded(plan)?)?;
@@ -68,6 +75,18 @@ impl QueryPlanner for PoolPlanner {
         };
         farpool_sql::interrupt::exec::stoppable(made)
     }
+}
+
+/// Makes the engine carry out all joins of the plan.
+fn without_joins(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let changed = plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::TableScan(scan) => Ok(match with_table(&scan.source, PoolTable::without_joins) {
+            Some(source) => Transformed::yes(LogicalPlan::TableScan(TableScan { source, ..scan })),
+            None => Transformed::no(LogicalPlan::TableScan(scan)),
+        }),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(changed.data)
 }
 
 /// Returns whether DataFusion has rejected a plan that it made itself. DataFusion 55.2 does not recognize that rows are
@@ -99,7 +118,8 @@ impl ExtensionPlanner for PoolPlanner {
         let schema = Arc::clone(pushed.schema.inner());
         let partitions = pushed.table.partitions(session.config().target_partitions());
         let (program, prepared) = (pushed.program.clone(), pushed.prepared.clone());
-        let node = PoolExec::new(pushed.table.clone(), program, prepared, schema, partitions);
+        let rows = pushed.rows.clone();
+        let node = PoolExec::new(pushed.table.clone(), rows, program, prepared, schema, partitions);
         Ok(Some(Arc::new(node.with_estimate(pushed.estimate.clone()))))
     }
 }
@@ -226,28 +246,34 @@ async fn push(
     kept: &[OperatorAnswer],
     context: Context<'_>,
 ) -> Result<Replacement> {
-    let info = fragment.table.info();
+    let rows = &fragment.rows;
     let stays = |reason: String| {
         let detail = plan.display().to_string();
         let answer = farpool_model::Answer::Refused;
         Ok(Err(Some(OperatorAnswer { operator: Operator::Program, detail, answer, reason: Some(reason) })))
     };
-    let program = match fragment.program(schema) {
+    let program = match fragment.program(|i| schema.field(i).name().clone()) {
         Ok(program) => program,
         Err(error) => return stays(error.message),
     };
-    let below = match (program.result_schema(&info.schema), fragment.outcomes()) {
+    let below = match (program.result_schema(&rows.info.schema), fragment.outcomes()) {
         (Err(error), _) => return stays(error.message),
         (Ok(states), Some(_)) => &states_schema(&states)?,
         (Ok(_), None) => schema,
     };
     let place = fragment.table.run_place(context.threads, !fragment.table.pool().is_remote());
-    let estimate = match split::worthwhile(&program, info, place, &context.rates) {
+    let estimate = match split::worthwhile(&program, rows, place, &context.rates) {
         Ok(estimate) => estimate,
         Err(reason) => return stays(reason),
     };
-    let prepared = crate::pins::prepare(context.session, &fragment.table, program.clone()).await?;
-    if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
+    let tables = (&fragment.table, &fragment.looked_up[..]);
+    let prepared = match crate::pins::prepare(context.session, tables, program.clone()).await {
+        Ok(prepared) => prepared,
+        // The engine joins what the pool cannot.
+        Err(error) if rows.are_joined() && is_refusal(&error) => return stays(error.message),
+        Err(error) => return Err(error::wrap(error)),
+    };
+    if let Some(finish) = Finish::of(&program, &prepared, &rows.info.schema) {
         let states = finished(fragment, below, kept, prepared, &finish, estimate)?;
         return read(fragment, states, schema).map(Ok);
     }
@@ -256,8 +282,16 @@ async fn push(
         return Ok(Err(refused));
     }
     let table = fragment.table.clone().with_kept(kept.iter().cloned());
-    let node = Arc::new(Pushed { table, program, prepared, schema: Arc::clone(below), estimate });
+    let (rows, below) = (rows.clone(), Arc::clone(below));
+    let node = Arc::new(Pushed { table, rows, program, prepared, schema: below, estimate });
     read(fragment, LogicalPlan::Extension(Extension { node }), schema).map(Ok)
+}
+
+/// Returns whether a pool refused a program with lookups as it is, so that smaller ones may do; one whose tables may also
+/// have versions that are gone for lookups, and not for a scan.
+fn is_refusal(error: &Error) -> bool {
+    use ErrorKind::{Invalid, NotFound, OverLimit, Stale};
+    matches!(error.kind, Invalid | OverLimit | Stale | NotFound)
 }
 
 /// Returns the plan with schema `whole` above `program`. If the program returns states (sketches, moments), the plan
@@ -285,13 +319,15 @@ fn finished(
     // The effective program explicitly returns partial aggregates, so that the schema of its rows does not depend on
     // the pool's answer when it runs.
     let program = prepared.effective.clone();
-    let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
+    let rows = fragment.rows.clone();
+    let node = Arc::new(Pushed { table, rows, program, prepared, schema, estimate });
     finish::above(finish, LogicalPlan::Extension(Extension { node }), whole)
 }
 
 /// A logical plan node for a fragment that was replaced by a program.
 struct Pushed {
     table: PoolTable,
+    rows: Rows,
     program: Program,
     prepared: Handle,
     schema: DFSchemaRef,
@@ -346,12 +382,13 @@ impl UserDefinedLogicalNodeCore for Pushed {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pushed: {}", farpool_planner::explain::one_line(&self.program, self.table.info()))
+        write!(f, "Pushed: {}", farpool_planner::explain::one_line(&self.program, &self.rows.info.schema))
     }
 
     fn with_exprs_and_inputs(&self, _exprs: Vec<Logical>, _inputs: Vec<LogicalPlan>) -> Result<Self> {
         Ok(Pushed {
             table: self.table.clone(),
+            rows: self.rows.clone(),
             program: self.program.clone(),
             prepared: self.prepared.clone(),
             schema: Arc::clone(&self.schema),

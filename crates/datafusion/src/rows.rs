@@ -3,7 +3,8 @@
 //!
 //! A plan that runs out of memory before its first row is replaced by another one, over the same versions of the
 //! tables, with fewer hash joins (`crate::joins::HashTables`): the sorts of the sort-merge joins in their place can
-//! spill.
+//! spill. A plan whose joins a pool has begun to carry out and then refused, because they turned out too large for it, is
+//! replaced by one that joins in the engine.
 
 use crate::exec::PoolExec;
 use crate::joins::{CompactRows, HashTables};
@@ -72,13 +73,19 @@ struct Source {
     memory_bytes: Option<usize>,
 }
 
+/// An extension of the session's configuration for statements whose joins the engine carries out, because a pool has
+/// refused them.
+pub(crate) struct JoinsHere;
+
 /// The physical plan that runs next or ran last.
 struct Current {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     /// Number of earlier physical plans that ran out of memory.
     failed: usize,
-    /// Execution statistics of the programs of earlier physical plans, which ran out of memory.
+    /// Whether pools carry out no joins, because one has refused some.
+    joins_here: bool,
+    /// Execution statistics of the programs of earlier physical plans, which ran out of memory or were refused.
     spent: Vec<ReceiptHandle>,
 }
 
@@ -116,11 +123,9 @@ impl Rows {
         let source = Source { state: Arc::clone(state), plan: plan.clone(), memory_bytes };
         let physical = state.create_physical_plan(plan).await?;
         let context = source.context(state, &physical)?;
-        Ok(Rows {
-            schema: physical.schema(),
-            current: Arc::new(Mutex::new(Current { plan: physical, context, failed: 0, spent: Vec::new() })),
-            source: Arc::new(source),
-        })
+        let schema = physical.schema();
+        let current = Current { plan: physical, context, failed: 0, joins_here: false, spent: Vec::new() };
+        Ok(Rows { schema, current: Arc::new(Mutex::new(current)), source: Arc::new(source) })
     }
 
     /// Sets `headers` as the names of the result's columns.
@@ -154,9 +159,9 @@ impl Rows {
             RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
                 .map_err(|error| error::unwrap(error.into()))
         };
-        let batches = match self.source.memory_bytes {
-            Some(_) => stream::once(self.clone().begun(batches)).try_flatten().boxed(),
-            None => batches.map_err(error::unwrap).boxed(),
+        let batches = match self.source.memory_bytes.is_some() || self.has_lookups() {
+            true => stream::once(self.clone().begun(batches)).try_flatten().boxed(),
+            false => batches.map_err(error::unwrap).boxed(),
         };
         Ok(batches.map(move |batch| named(batch?)).boxed())
     }
@@ -169,8 +174,8 @@ impl Rows {
         interrupt::execute_apart(plan, context)
     }
 
-    /// Waits for the first of `batches`, and returns them all. If memory runs out before the first row, returns the
-    /// rows of a plan that needs less memory.
+    /// Waits for the first of `batches`, and returns them all. If memory runs out before the first row, or a pool refuses
+    /// to go on with joins, returns the rows of a plan that needs less memory, or joins in the engine.
     async fn begun(self, mut batches: SendableRecordBatchStream) -> Result<BatchStream> {
         loop {
             let error = match first_with_rows(&mut batches).await {
@@ -181,7 +186,12 @@ impl Rows {
                 Err(error) => error,
             };
             drop(batches);
-            if !is_exhausted(&error) || !self.plan_smaller().await.map_err(error::unwrap)? {
+            let replaced = match () {
+                () if is_exhausted(&error) => self.plan_smaller().await,
+                () if error::is_over_limit(&error) => self.plan_with_joins_here().await,
+                () => Ok(false),
+            };
+            if !replaced.map_err(error::unwrap)? {
                 return Err(self.explained(error));
             }
             batches = self.run().map_err(error::unwrap)?;
@@ -191,8 +201,10 @@ impl Rows {
     /// Makes a new physical plan over the same versions of the tables, because a plan that has started cannot run
     /// again.
     pub async fn renew(&self) -> Result<(), DataFusionError> {
-        let plan = self.source.state.create_physical_plan(&self.source.plan).await?;
-        let context = self.source.context(&self.source.state, &plan)?;
+        let joins_here = self.current.lock().joins_here;
+        let state = self.source.state(joins_here);
+        let plan = state.create_physical_plan(&self.source.plan).await?;
+        let context = self.source.context(&state, &plan)?;
         let mut current = self.current.lock();
         let spent = handles(&current.plan);
         current.spent.extend(spent);
@@ -200,20 +212,44 @@ impl Rows {
         Ok(())
     }
 
+    /// Returns whether a program of the plan has lookups (joins that a pool carries out).
+    fn has_lookups(&self) -> bool {
+        self.programs(|program| !program.prepared().effective.lookups.is_empty()).contains(&true)
+    }
+
+    /// Replaces the physical plan by one whose joins the engine carries out. Returns false if that one has no others.
+    async fn plan_with_joins_here(&self) -> Result<bool, DataFusionError> {
+        if !self.has_lookups() || self.is_copy()? {
+            return Ok(false);
+        }
+        let state = self.source.state(true);
+        let plan = state.create_physical_plan(&self.source.plan).await?;
+        let context = self.source.context(&state, &plan)?;
+        let mut current = self.current.lock();
+        let spent = handles(&current.plan);
+        current.spent.extend(spent);
+        (current.plan, current.context, current.joins_here) = (plan, context, true);
+        Ok(true)
+    }
+
+    /// Returns whether the plan writes files by DataFusion's own writer. It does not run again, because it may have
+    /// written some rows already.
+    fn is_copy(&self) -> Result<bool, DataFusionError> {
+        self.source.plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))
+    }
+
     /// Replaces the physical plan by one that needs less memory. Returns false if there is none.
     async fn plan_smaller(&self) -> Result<bool, DataFusionError> {
-        let (failed, joins) = {
+        let (failed, joins_here, joins) = {
             let current = self.current.lock();
-            (current.failed, joins(&current.plan))
+            (current.failed, current.joins_here, joins(&current.plan))
         };
-        // A plan that writes files by DataFusion's own writer does not run again, because it may have written some rows
-        // already.
-        if joins == 0 || self.source.plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))? {
+        if joins == 0 || self.is_copy()? {
             return Ok(false);
         }
         let Some(memory_bytes) = self.source.memory_bytes else { return Ok(false) };
         let Some(tables) = HashTables::after(failed + 1, memory_bytes) else { return Ok(false) };
-        let state = self.source.state_for(tables, joins, memory_bytes);
+        let state = self.source.state_for(tables, joins, memory_bytes, joins_here);
         let plan = state.create_physical_plan(&self.source.plan).await?;
         let context = self.source.context(&state, &plan)?;
         {
@@ -261,10 +297,25 @@ impl Rows {
 }
 
 impl Source {
+    /// Returns the session's state; with `joins_here`, that of plans whose joins the engine carries out.
+    fn state(&self, joins_here: bool) -> SessionState {
+        let mut state = SessionState::clone(&self.state);
+        if joins_here {
+            state.config_mut().set_extension(Arc::new(JoinsHere));
+        }
+        state
+    }
+
     /// Returns the session's state for a plan with the hash table limit `tables`, whose threads are few enough that
     /// each sort below its `joins` joins has enough memory.
-    fn state_for(&self, tables: HashTables, joins: usize, memory_bytes: usize) -> SessionState {
-        let mut state = SessionStateBuilder::new_from_existing(SessionState::clone(&self.state))
+    fn state_for(
+        &self,
+        tables: HashTables,
+        joins: usize,
+        memory_bytes: usize,
+        joins_here: bool,
+    ) -> SessionState {
+        let mut state = SessionStateBuilder::new_from_existing(self.state(joins_here))
             .with_physical_optimizer_rules(physical_rules(Some(tables)))
             .build();
         let execution = &mut state.config_mut().options_mut().execution;

@@ -39,6 +39,7 @@ pub struct PoolTable {
     /// The table's schema without qualifiers, in which the columns of filters are resolved.
     columns: DFSchemaRef,
     pushdown: bool,
+    joins: bool,
     meter: Arc<LinkMeter>,
     sketches: Arc<Sketches>,
     kept: Vec<OperatorAnswer>,
@@ -51,7 +52,7 @@ impl PoolTable {
         let columns = DFSchema::try_from(Arc::clone(&info.schema)).unwrap_or_else(|_| DFSchema::empty());
         let columns = Arc::new(columns);
         let (meter, sketches, kept) = <(_, _, Vec<OperatorAnswer>)>::default();
-        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, meter, sketches, kept }
+        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, joins: true, meter, sketches, kept }
     }
 
     /// Opens the newest version of a table.
@@ -78,6 +79,17 @@ impl PoolTable {
     pub fn with_pushdown(mut self, pushdown: bool) -> Self {
         self.pushdown = pushdown;
         self
+    }
+
+    /// Makes the engine carry out all joins with this table.
+    pub(crate) fn without_joins(mut self) -> Self {
+        self.joins = false;
+        self
+    }
+
+    /// Returns whether the pool may carry out joins with this table.
+    pub(crate) fn takes_joins(&self) -> bool {
+        self.joins && self.pool.takes_lookups()
     }
 
     /// Sets the meter that measures the network link to the pool.

@@ -193,6 +193,10 @@ impl Pool for EmbeddedPool {
         false
     }
 
+    fn takes_lookups(&self) -> bool {
+        true
+    }
+
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
         self.caller.list(tenant)
     }
@@ -219,7 +223,12 @@ impl Pool for EmbeddedPool {
     async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
         let (version, table) = self.source(program, Some(schema))?;
         self.held.add(&program.table, version, &table);
-        let program = self.caller.prepare(program, version, table)?;
+        let program = self.caller.prepare_with(program, version, table, &*self.held)?;
+        // The versions that lookups read can be named by other programs, too. None is wanted, so that all are visited.
+        program.find(&|side| {
+            self.held.add(&side.prepared().effective.table, side.prepared().version, side.table());
+            false
+        });
         Ok(Handle::new(program.prepared().clone(), program))
     }
 
@@ -238,7 +247,7 @@ impl Pool for EmbeddedPool {
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
         let (version, table) = self.source(program, None)?;
-        let program = self.caller.prepare(program, version, table)?;
+        let program = self.caller.prepare_with(program, version, table, &*self.held)?;
         let run = self.caller.start(&program, None, Shape::Batches)?;
         self.caller.admit(&run).await?;
         Ok(morsels::execute(self.caller.clone(), run, streams_wanted))

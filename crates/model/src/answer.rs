@@ -26,6 +26,8 @@ pub enum Answer {
 pub enum Operator {
     /// Reads columns of the table.
     Scan,
+    /// Joins the rows with the result of another program.
+    Lookup,
     /// Drops rows.
     Filter,
     /// Computes columns.
@@ -46,8 +48,9 @@ pub enum Operator {
 
 impl Operator {
     /// Every operator.
-    pub const ALL: [Operator; 9] = [
+    pub const ALL: [Operator; 10] = [
         Operator::Scan,
+        Operator::Lookup,
         Operator::Filter,
         Operator::Project,
         Operator::Aggregate,
@@ -62,6 +65,7 @@ impl Operator {
     pub fn name(self) -> &'static str {
         match self {
             Operator::Scan => "scan",
+            Operator::Lookup => "lookup",
             Operator::Filter => "filter",
             Operator::Project => "project",
             Operator::Aggregate => "aggregate",

@@ -1,15 +1,16 @@
-//! Composition of a pushed-down [`Program`] from a stack of relations over one table: filters, projections, an
-//! aggregation, a sort and a limit.
+//! Composition of a pushed-down [`Program`] from a stack of relations over one table: joins with the results of other
+//! programs, filters, projections, an aggregation, a sort and a limit.
 //!
-//! The expressions of a relation refer to the columns of its input, and those of a program to columns of the table. A
-//! [`Slot`] is a column of a relation with its expression over the table; a plan decoder replaces each reference to the
-//! column by a copy of that expression ([`Slot::copied`]).
+//! The expressions of a relation refer to the columns of its input, and those of a program to columns of the table and of
+//! its lookups. A [`Slot`] is a column of a relation with its expression over these; a plan decoder replaces each
+//! reference to the column by a copy of that expression ([`Slot::copied`]).
 //!
 //! Invariant: the size of a copy is charged to a [`Budget`] before the copy is made. A plan of projections that each
 //! double the one before is therefore refused instead of taking all memory.
 
 use crate::{
-    Aggregate, Error, Expr, NamedExpr, Output, Program, Result, SortKey, TableName, Version, facts, limits,
+    Aggregate, Error, Expr, Lookup, NamedExpr, Output, Program, Result, SortKey, TableName, Version, facts,
+    limits,
 };
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -80,6 +81,11 @@ impl Slot {
         &self.expr
     }
 
+    /// Returns the bytes of the column's expression, as charged to a [`Budget`].
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns a copy of the expression, which replaces a reference to the column at depth `depth` of another
     /// expression.
     ///
@@ -128,6 +134,8 @@ pub enum Refusal {
     FilterAfterCut,
     /// A filter above an aggregation.
     FilterOfAggregates,
+    /// A join above an aggregation, a sort or a limit.
+    JoinAfterOther,
     /// A projection that computes with aggregates.
     ComputesWithAggregates,
     /// A projection above an aggregation that mixes group keys and aggregates, or leaves out group keys.
@@ -151,6 +159,9 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::FilterAfterCut => "a filter after a sort or a limit",
             Refusal::FilterOfAggregates => "a filter of aggregates (HAVING)",
+            Refusal::JoinAfterOther => {
+                "a join after an aggregation, a sort or a limit on the side that is scanned"
+            }
             Refusal::ComputesWithAggregates => "computing with aggregates",
             Refusal::ReordersKeys => "another order of columns than keys, then aggregates,",
             Refusal::DropsSortKey => "leaving out a column that rows are sorted by",
@@ -186,13 +197,15 @@ impl FromRefusal for Error {
 /// Returns the error for a construct of a plan that no program can express.
 pub fn not_done(what: impl fmt::Display) -> Error {
     Error::invalid(format!("{what} is not done at the memory node")).advise(
-        "send the part of the plan that reads one table: filter, project, aggregate, sort with a limit",
+        "send the part of the plan that scans one table: joins with other tables by equal columns, filter, project, \
+         aggregate, sort with a limit",
     )
 }
 
 /// A stack of relations. The lowest is the table; the top is the one added last.
 #[derive(Clone, Debug)]
 pub struct Stack {
+    lookups: Vec<Lookup>,
     filters: Vec<Expr>,
     top: Top,
     order: Vec<SortKey>,
@@ -209,7 +222,32 @@ enum Top {
 impl Stack {
     /// Creates a stack of a table alone. `columns` are the columns of the table that are used.
     pub fn scan(columns: Vec<Slot>) -> Self {
-        Stack { filters: Vec::new(), top: Top::Rows(columns), order: Vec::new(), limit: None }
+        Stack {
+            lookups: Vec::new(),
+            filters: Vec::new(),
+            top: Top::Rows(columns),
+            order: Vec::new(),
+            limit: None,
+        }
+    }
+
+    /// Adds a join with the result of a program. `lookup` gets the columns of the input, and returns the lookup with the
+    /// columns that replace them: those of the input, and what the lookup adds.
+    ///
+    /// A filter that was added before may be evaluated behind the lookup, on the rows that it gives. It must therefore
+    /// be on columns that are there before the lookup, which keep their values.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or errors of `lookup`.
+    pub fn join<E: FromRefusal>(
+        &mut self,
+        lookup: impl FnOnce(&[Slot]) -> Result<(Lookup, Vec<Slot>), E>,
+    ) -> Result<(), E> {
+        let columns = self.columns().filter(|_| !self.is_cut());
+        let (lookup, columns) = lookup(columns.ok_or_else(|| E::from_refusal(Refusal::JoinAfterOther))?)?;
+        self.lookups.push(lookup);
+        self.top = Top::Rows(columns);
+        Ok(())
     }
 
     /// Returns the number of columns of the top relation.
@@ -217,6 +255,23 @@ impl Stack {
         match &self.top {
             Top::Rows(columns) => columns.len(),
             Top::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
+        }
+    }
+
+    /// Returns the filters that were added so far.
+    pub fn filters(&self) -> &[Expr] {
+        &self.filters
+    }
+
+    /// Gives the columns of the top relation these names, of which there must be as many as columns.
+    pub fn rename(&mut self, names: Vec<String>) {
+        match &mut self.top {
+            Top::Rows(columns) => columns.iter_mut().zip(names).for_each(|(slot, name)| slot.name = name),
+            Top::Aggregate { keys, aggregates } => {
+                let of_keys = keys.iter_mut().map(|slot| &mut slot.name);
+                let of_aggregates = aggregates.iter_mut().map(|aggregate| &mut aggregate.name);
+                of_keys.chain(of_aggregates).zip(names).for_each(|(old, name)| *old = name);
+            }
         }
     }
 
@@ -254,6 +309,29 @@ impl Stack {
         let condition = condition(columns)?;
         self.filters.push(condition);
         Ok(())
+    }
+
+    /// Adds a join that drops rows without a match ([`crate::LookupKind::Semi`]), below an aggregation if there is one: it must
+    /// then drop only whole groups.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub fn drop_unmatched(&mut self, lookup: Lookup) -> Result<(), Refusal> {
+        if self.is_cut() {
+            return Err(Refusal::JoinAfterOther);
+        }
+        self.lookups.push(lookup);
+        Ok(())
+    }
+
+    /// Returns the column of the rows behind the lookups that the top relation's column at `place` is; `None` if that is
+    /// computed or an aggregate.
+    pub fn row_column(&self, place: usize) -> Option<usize> {
+        let columns = match &self.top {
+            Top::Rows(columns) => columns,
+            Top::Aggregate { keys, .. } => keys,
+        };
+        columns.get(place)?.expr.as_column()
     }
 
     /// Adds a projection that returns the columns of its input, followed by the columns that `made` returns.
@@ -388,7 +466,7 @@ impl Stack {
         Ok(Program {
             table,
             version,
-            lookups: Vec::new(),
+            lookups: self.lookups,
             filter,
             output,
             order: self.order,

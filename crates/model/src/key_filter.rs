@@ -32,15 +32,9 @@ impl KeyFilter {
     pub fn new(mut hashes: Vec<u64>, key_bits: usize) -> Option<KeyFilter> {
         hashes.sort_unstable();
         hashes.dedup();
-        let words = (hashes.len() * key_bits).div_ceil(64);
-        if words == 0 || words > limits::KEY_SET_BYTES_MAX / 8 {
-            return None;
-        }
-        let mut filled = vec![0; words];
-        for hash in &hashes {
-            filled[place(*hash, words)] |= bits(*hash);
-        }
-        Some(KeyFilter { words: filled.into(), count: hashes.len() as u64 })
+        let mut builder = KeyFilterBuilder::new(hashes.len(), key_bits)?;
+        builder.insert(&hashes);
+        Some(builder.finish())
     }
 
     /// Decodes the output of [`KeyFilter::to_bytes`].
@@ -86,6 +80,37 @@ impl KeyFilter {
     /// Returns the bytes of the filter, which are the same encoded and in memory.
     pub fn bytes(&self) -> usize {
         8 + self.words.len() * 8
+    }
+}
+
+/// A filter that is being built, from some hashes at a time.
+#[derive(Debug)]
+pub struct KeyFilterBuilder {
+    words: Vec<u64>,
+    count: u64,
+}
+
+impl KeyFilterBuilder {
+    /// Begins an empty filter with room for `keys` keys, `key_bits` bits for each. Returns `None` if that is no room, or
+    /// more than [`limits::KEY_SET_BYTES_MAX`].
+    pub fn new(keys: usize, key_bits: usize) -> Option<KeyFilterBuilder> {
+        let words = keys.checked_mul(key_bits)?.div_ceil(64);
+        let fits = (1..=limits::KEY_SET_BYTES_MAX / 8).contains(&words);
+        fits.then(|| KeyFilterBuilder { words: vec![0; words], count: 0 })
+    }
+
+    /// Adds keys with these hashes. A key that is added again counts again, which [`KeyFilter::count`] shows.
+    pub fn insert(&mut self, hashes: &[u64]) {
+        let words = self.words.len();
+        for hash in hashes {
+            self.words[place(*hash, words)] |= bits(*hash);
+        }
+        self.count += hashes.len() as u64;
+    }
+
+    /// Returns the filter of the keys that were added.
+    pub fn finish(self) -> KeyFilter {
+        KeyFilter { words: self.words.into(), count: self.count }
     }
 }
 
@@ -164,5 +189,14 @@ mod tests {
         let full = KeyFilter::from_bytes(&vec![0xff; limits::KEY_SET_BYTES_MAX + 8]).unwrap();
         assert!(full.contains(0) && full.contains(u64::MAX));
         assert!(!KeyFilter::from_bytes(&[0; 16]).unwrap().contains(0));
+    }
+
+    #[test]
+    fn a_filter_may_be_built_from_some_keys_at_a_time() {
+        let keys = hashes(3, 5000);
+        let mut builder = KeyFilterBuilder::new(keys.len(), 16).unwrap();
+        keys.chunks(7).for_each(|keys| builder.insert(keys));
+        assert!(builder.finish() == KeyFilter::new(keys, 16).unwrap());
+        assert!(KeyFilterBuilder::new(0, 16).is_none() && KeyFilterBuilder::new(1 << 20, 16).is_none());
     }
 }

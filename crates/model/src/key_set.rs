@@ -22,7 +22,8 @@ pub struct KeySet {
     min: i64,
     max: i64,
     count: u64,
-    /// Bytes of the gaps between keys in encoded form.
+    /// Bytes of the gaps between keys in encoded form; if these are no fewer than those of the bitmap, any number that is
+    /// no less than those either.
     gap_bytes: usize,
 }
 
@@ -30,17 +31,9 @@ impl KeySet {
     /// Creates the set of `keys`. Returns `None` if there are no keys, or if their range is too wide for a bitmap of
     /// [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(keys: &[i64]) -> Option<KeySet> {
-        let (first, last) = (*keys.iter().min()?, *keys.iter().max()?);
-        let span = usize::try_from(i128::from(last) - i128::from(first)).ok()?;
-        if span >= limits::KEY_SET_BYTES_MAX * 8 {
-            return None;
-        }
-        let mut words = vec![0_u64; span / 64 + 1];
-        for key in keys {
-            let bit = key.wrapping_sub(first) as usize;
-            words[bit / 64] |= 1 << (bit % 64);
-        }
-        KeySet::of_words(first, words).ok()
+        let mut builder = KeySetBuilder::new(*keys.iter().min()?, *keys.iter().max()?)?;
+        builder.insert(keys);
+        builder.finish()
     }
 
     /// Returns the union of both sets; `None` if its range is too wide, as for [`KeySet::new`].
@@ -101,7 +94,12 @@ impl KeySet {
         let max = key(high, 63 - words[high].leading_zeros()).ok_or_else(wrong)?;
         let count = words.iter().map(|word| u64::from(word.count_ones())).sum();
         let mut set = KeySet { first, words: words.into(), min, max, count, gap_bytes: 0 };
-        set.gap_bytes = set.gaps().map(gap_length).sum();
+        // Every gap takes a byte at least, so that those of many keys need not be measured.
+        let least = usize::try_from(count - 1).unwrap_or(usize::MAX);
+        set.gap_bytes = match least < set.bitmap_bytes() {
+            true => set.gaps().map(gap_length).sum(),
+            false => least,
+        };
         Ok(set)
     }
 
@@ -166,6 +164,41 @@ impl KeySet {
             let left = left.take_while(|left| *left != 0);
             left.map(move |left| first.wrapping_add(i64::from(left.trailing_zeros())))
         })
+    }
+}
+
+/// A set that is being built, from some keys at a time.
+#[derive(Debug)]
+pub struct KeySetBuilder {
+    first: i64,
+    last: i64,
+    words: Vec<u64>,
+}
+
+impl KeySetBuilder {
+    /// Begins an empty set for keys from `first` to `last`. Returns `None` if that range is empty, or too wide for a
+    /// bitmap of [`limits::KEY_SET_BYTES_MAX`].
+    pub fn new(first: i64, last: i64) -> Option<KeySetBuilder> {
+        let span = usize::try_from(i128::from(last) - i128::from(first)).ok()?;
+        let fits = span < limits::KEY_SET_BYTES_MAX * 8;
+        fits.then(|| KeySetBuilder { first, last, words: vec![0; span / 64 + 1] })
+    }
+
+    /// Adds `keys`.
+    ///
+    /// # Panics
+    /// When one of them is outside the range of the set.
+    pub fn insert(&mut self, keys: &[i64]) {
+        for key in keys {
+            assert!((self.first..=self.last).contains(key), "a key outside the range of its set");
+            let bit = key.wrapping_sub(self.first) as usize;
+            self.words[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    /// Returns the set of the keys that were added; `None` if there are none.
+    pub fn finish(self) -> Option<KeySet> {
+        KeySet::of_words(self.first, self.words).ok()
     }
 }
 
@@ -264,6 +297,18 @@ mod tests {
         }
         let both = KeySet::new(&[1, 3]).unwrap().union(&KeySet::new(&[-100, 3]).unwrap()).unwrap();
         assert_eq!(both.iter().collect::<Vec<_>>(), [-100, 1, 3]);
+    }
+
+    #[test]
+    fn a_set_may_be_built_from_some_keys_at_a_time() {
+        let keys: Vec<i64> = (0..1000).map(|key| key * key - 70).collect();
+        let mut builder = KeySetBuilder::new(-100, 1_000_000).unwrap();
+        keys.chunks(7).for_each(|keys| builder.insert(keys));
+        let (built, at_once) = (builder.finish().unwrap(), KeySet::new(&keys).unwrap());
+        assert!(built.iter().eq(at_once.iter()));
+        assert_eq!((built.min(), built.max(), built.bytes()), (-70, 997_931, at_once.bytes()));
+        assert!(KeySetBuilder::new(5, 4).is_none() && KeySetBuilder::new(0, 8 << 20).is_none());
+        assert!(KeySetBuilder::new(0, 5).unwrap().finish().is_none(), "no keys");
     }
 
     #[test]

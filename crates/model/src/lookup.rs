@@ -8,8 +8,8 @@
 //! Example: `lineitem` is scanned; a first lookup finds each row's order, and a second one the customer of that order,
 //! by a key that the first one has added to the row.
 
-use crate::{Error, Expr, Program, Result, brief, limits, program};
-use arrow_schema::{DataType, Field, Schema};
+use crate::{Error, Expr, Program, Result, TableName, brief, limits, program};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// A join of the rows so far with the result of a program.
@@ -19,6 +19,8 @@ pub struct Lookup {
     pub kind: LookupKind,
     /// The program whose result is looked up.
     pub program: Program,
+    /// The canonical schema of the table that this program scans.
+    pub table_schema: SchemaRef,
     /// The join keys, at least one, which must all be equal. They are equal as group keys are, except that NULL equals
     /// nothing.
     pub keys: Vec<LookupKey>,
@@ -74,6 +76,20 @@ impl LookupKind {
         LookupKind::In,
         LookupKind::Single,
     ];
+
+    /// Returns the name of the kind, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            LookupKind::Inner => "inner",
+            LookupKind::Left => "left",
+            LookupKind::Semi => "semi",
+            LookupKind::Anti => "anti",
+            LookupKind::NotIn => "not in",
+            LookupKind::Exists => "exists",
+            LookupKind::In => "in",
+            LookupKind::Single => "single",
+        }
+    }
 
     /// Returns whether the columns of the looked-up result are added to a row.
     pub fn adds_columns(self) -> bool {
@@ -165,6 +181,25 @@ pub fn pair_schema(row: &Schema, result: &Schema) -> Schema {
 }
 
 impl Program {
+    /// Returns the schema of the program's rows behind its lookups, over a table with the canonical schema
+    /// `table_schema`.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit`, naming what is wrong with a lookup or its program.
+    pub fn joined_schema(&self, table_schema: &SchemaRef) -> Result<SchemaRef> {
+        if self.lookups.is_empty() {
+            return Ok(table_schema.clone());
+        }
+        // This bounds the recursion below.
+        self.check_lookups()?;
+        let result = |lookup: &Lookup| {
+            let row = lookup.program.joined_schema(&lookup.table_schema)?;
+            lookup.program.result_schema(&row)
+        };
+        let results = self.lookups.iter().map(result).collect::<Result<Vec<_>>>()?;
+        self.row_schema(table_schema, results.iter().map(|schema| &**schema)).map(Arc::new)
+    }
+
     /// Returns the schema of the program's rows behind its lookups: the columns of the table, and what each lookup
     /// adds. `results` has the schema of each lookup's result, in order.
     ///
@@ -181,6 +216,29 @@ impl Program {
             row = lookup.row_schema(&row, result)?;
         }
         Ok(row)
+    }
+
+    /// Returns the tables of the program's lookups, in lookups of lookups too, each once, with its canonical schema.
+    ///
+    /// # Errors
+    /// `OverLimit` if there are too many lookups, or they are nested too deeply; `Invalid` if two lookups over one table
+    /// say that it has different columns.
+    pub fn lookup_tables(&self) -> Result<Vec<(&TableName, &SchemaRef)>> {
+        self.check_lookups()?;
+        let mut tables: Vec<(&TableName, &SchemaRef)> = Vec::new();
+        let mut open: Vec<&Lookup> = self.lookups.iter().collect();
+        while let Some(Lookup { program, table_schema, .. }) = open.pop() {
+            match tables.iter().find(|(name, _)| **name == program.table) {
+                None => tables.push((&program.table, table_schema)),
+                Some((_, known)) if *known == table_schema => {}
+                Some((name, _)) => {
+                    let message = format!("two lookups take {:?} for different columns", name.as_str());
+                    return Err(Error::invalid(message).advise("read the schema of the table again"));
+                }
+            }
+            open.extend(&program.lookups);
+        }
+        Ok(tables)
     }
 
     /// Checks how many lookups there are, in lookups of lookups too. Does not recurse.

@@ -1,6 +1,6 @@
 //! Admission control of programs: the memory of a program is reserved from its tenant's account before the program
-//! starts. If memory is short, a program that can return its groups (of GROUP BY) in parts is limited to less memory;
-//! other programs wait for enough, up to a time limit.
+//! starts. If memory is short, a program whose groups (of GROUP BY) are returned in parts, or end it with an error, when
+//! they exceed their memory is limited to less; other programs wait for enough, up to a time limit.
 
 use farpool_memory::{Account, Reservation};
 use farpool_model::{Error, Result, limits};

@@ -15,6 +15,7 @@ use crate::queries::Identity;
 use crate::rights::{Right, Verb};
 use crate::spaces::not_for_spaces;
 use crate::turns::Turn;
+use crate::version_choice::{HeldVersions, NothingHeld, Sources};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use farpool_catalog::{AwaitedStatistics, Background, Commit, Load};
@@ -22,12 +23,12 @@ use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::{Account, Reservation};
 use farpool_model::{
     Clock, ColumnStatistics, Error, ErrorKind, Expr, Listing, LoadId, LoadOptions, LoadOutcome,
-    LoadedVersion, Program, QueryInfo, Receipt, Relation, Result, SchemaName, Status, TableChange, TableInfo,
-    TableName, TableStatistics, TenantName, Version, View, limits,
+    LoadedVersion, Lookup, Program, QueryInfo, Receipt, Relation, Result, SchemaName, Status, TableChange,
+    TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -274,27 +275,60 @@ impl Caller {
     /// Errors for mistakes in the program or in that of a lookup, whose tables must be the caller's; `Cancelled` if the
     /// caller was cancelled.
     pub fn prepare(&self, program: &Program, version: Version, table: Arc<Table>) -> Result<BoundProgram> {
+        self.prepare_with(program, version, table, &NothingHeld)
+    }
+
+    /// Does the same as [`Caller::prepare`] for a program whose lookups may also name the versions of their tables that
+    /// are in `held`. All lookups over a table that name no version read the same one: that of the program, if it scans
+    /// the table.
+    ///
+    /// # Errors
+    /// Errors of [`Caller::prepare`]; `Stale` if the table of a lookup has other columns than the lookup says, or a
+    /// version is neither held nor the newest.
+    pub fn prepare_with(
+        &self,
+        program: &Program,
+        version: Version,
+        table: Arc<Table>,
+        held: &impl HeldVersions,
+    ) -> Result<BoundProgram> {
         self.check(Verb::Prepare)?;
         program.check_lookups()?;
+        let mut sources = Sources { caller: self, held, newest: HashMap::new() };
+        sources.newest.insert(program.table.clone(), (version, table.clone()));
+        let (table, sides) = self.inputs(program, table, &mut sources)?;
+        BoundProgram::prepare_joined(program, table, version, self.node.budget(), sides)
+    }
+
+    fn prepare_lookup(
+        &self,
+        lookup: &Lookup,
+        sources: &mut Sources<'_, impl HeldVersions>,
+    ) -> Result<Arc<BoundProgram>> {
+        let (version, table) = sources.of(lookup)?;
+        let (table, sides) = self.inputs(&lookup.program, table, sources)?;
+        BoundProgram::prepare_side(&lookup.program, table, version, self.node.budget(), sides).map(Arc::new)
+    }
+
+    /// Returns what a program reads: its table, for a space of keys with the rows as of now, and the programs of its
+    /// lookups.
+    ///
+    /// # Errors
+    /// Errors of [`Caller::prepare_with`].
+    fn inputs(
+        &self,
+        program: &Program,
+        table: Arc<Table>,
+        sources: &mut Sources<'_, impl HeldVersions>,
+    ) -> Result<(Arc<Table>, Vec<Arc<BoundProgram>>)> {
         if !program.lookups.is_empty() && table.live_rows().is_some() {
             let message =
                 format!("{:?} is a space of keys: its rows have no lookups", program.table.as_str());
             return Err(Error::invalid(message).advise("join the rows in the engine"));
         }
-        let sides = program.lookups.iter().map(|lookup| self.prepare_lookup(&lookup.program));
+        let sides = program.lookups.iter().map(|lookup| self.prepare_lookup(lookup, sources));
         let sides = sides.collect::<Result<_>>()?;
-        BoundProgram::prepare_joined(
-            program,
-            self.chosen(program, table)?,
-            version,
-            self.node.budget(),
-            sides,
-        )
-    }
-
-    fn prepare_lookup(&self, program: &Program) -> Result<Arc<BoundProgram>> {
-        let (version, table) = self.source(&program.table)?;
-        self.prepare(program, version, table).map(Arc::new)
+        Ok((self.chosen(program, table)?, sides))
     }
 
     /// Creates a run (an execution) of a program, with `conditions` as an additional filter. Nothing is executed until

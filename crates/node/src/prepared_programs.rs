@@ -60,15 +60,15 @@ impl PreparedPrograms {
         self.entries.iter().find(|entry| entry.handle == handle)?.bound
     }
 
-    /// Returns a version of the table `name` that a stored program reads and for which `is_wanted` returns true; `None`
+    /// Returns a version of the table `name` that a stored program, or the program of a lookup, reads and for which `is_wanted` returns true; `None`
     /// if there is none.
     fn table(&self, name: &TableName, is_wanted: impl Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
-        let mut programs = self.entries.iter().map(|entry| &entry.program);
-        let reads = |program: &&Arc<BoundProgram>| {
+        let is_it = |program: &BoundProgram| {
             let prepared = program.prepared();
             prepared.effective.table == *name && is_wanted(prepared.version, program.table())
         };
-        programs.find(reads).map(|program| program.table().clone())
+        let found = self.entries.iter().find_map(|entry| entry.program.find(&is_it));
+        found.map(|program| program.table().clone())
     }
 
     /// Removes the program with this handle, if there is one.

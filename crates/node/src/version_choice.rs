@@ -4,7 +4,8 @@
 use crate::Caller;
 use arrow_schema::SchemaRef;
 use farpool_columns::Table;
-use farpool_model::{Error, Result, SchemaFingerprint, TableName, Version};
+use farpool_model::{Error, Lookup, Result, SchemaFingerprint, TableName, Version};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The table versions that the prepared programs of one client hold. An old version exists only as long as a prepared
@@ -78,6 +79,47 @@ impl VersionChoice {
         // The newest version is not an error even if `wanted` names another: the answer tells the client which version
         // was read.
         newest.ok_or_else(|| other_columns(&name))
+    }
+}
+
+/// A caller that holds no versions.
+pub(crate) struct NothingHeld;
+
+impl HeldVersions for NothingHeld {
+    fn table(&self, _: &TableName, _: &dyn Fn(Version, &Table) -> bool) -> Option<Arc<Table>> {
+        None
+    }
+}
+
+/// The tables that the lookups of a program read.
+pub(crate) struct Sources<'a, H> {
+    pub caller: &'a Caller,
+    pub held: &'a H,
+    /// The versions that are read where a lookup names none: one for each table, so that all lookups over a table read
+    /// the same rows.
+    pub newest: HashMap<TableName, (Version, Arc<Table>)>,
+}
+
+impl<H: HeldVersions> Sources<'_, H> {
+    /// Returns the version that a lookup reads, and its table.
+    ///
+    /// # Errors
+    /// Errors of [`Caller::choose_version`] and [`VersionChoice::version`].
+    pub fn of(&mut self, lookup: &Lookup) -> Result<(Version, Arc<Table>)> {
+        let Lookup { program, table_schema, .. } = lookup;
+        if let Some((version, table)) = self.newest.get(&program.table)
+            && program.version.is_none_or(|wanted| wanted == *version)
+            && table.schema == *table_schema
+        {
+            return Ok((*version, table.clone()));
+        }
+        let expected = Some(SchemaFingerprint::of(table_schema));
+        let choice = self.caller.choose_version(&program.table, expected, self.held)?;
+        let source = choice.version(program.version, self.held)?;
+        if program.version.is_none() {
+            self.newest.entry(program.table.clone()).or_insert_with(|| source.clone());
+        }
+        Ok(source)
     }
 }
 

@@ -65,7 +65,7 @@ fn main() {
         let built = batches(&build, rows, |row| key(row % keys));
         let begun = Instant::now();
         let table =
-            LookupBuild::new(build.clone(), built, &[0], HashKey::new(5)).and_then(LookupBuild::finish);
+            LookupBuild::new(build.clone(), built, &[0], HashKey::new(5), true).and_then(LookupBuild::finish);
         let table = Arc::new(table.expect("a table"));
         let of_build = begun.elapsed().as_nanos() as f64 / rows as f64;
         let probed_rows = millions << 20;
@@ -76,6 +76,7 @@ fn main() {
             let lookup = farpool_model::Lookup {
                 kind,
                 program: Program::scan(TableName::new("t").expect("a name"), &build, &[0]),
+                table_schema: build.clone(),
                 keys: vec![LookupKey { row: 0, result: 0 }],
                 residual: None,
                 mark: "mark".to_string(),

@@ -216,9 +216,9 @@ impl Plan {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
-    /// Returns whether the groups of every worker are sure to fit `memory`. If not, each state must get a limit by
-    /// [`State::set_room`]; when a worker's groups exceed it, they are emitted early, as partial results that the
-    /// receiver must merge.
+    /// Returns whether the groups of every worker are sure to fit `memory`. If not, each state must get a limit: by
+    /// [`State::set_room`], when a worker's groups exceed it, they are emitted early, as partial results that the
+    /// receiver must merge; by [`State::set_limit`], the plan fails.
     pub fn fits(&self, memory: Memory) -> bool {
         self.group_bytes().is_some_and(|bytes| bytes <= memory.share())
     }
@@ -322,6 +322,14 @@ impl State {
         }
     }
 
+    /// Limits the groups of this state to `bytes` from now on. When the groups exceed the limit, the plan fails with
+    /// `OverLimit`; no group is emitted early. The groups that are merged at the same time have the same limit.
+    pub fn set_limit(&mut self, bytes: usize) {
+        if let Held::Aggregate(partial) = &mut self.held {
+            partial.set_limit(bytes);
+        }
+    }
+
     /// Returns the bytes of memory that the state takes.
     pub fn bytes(&self) -> usize {
         self.held.bytes() + self.buffers.bytes()
@@ -337,7 +345,7 @@ impl Merge {
     /// Runs merge task number `task` on the calling thread. Tasks may run concurrently; each must run once.
     ///
     /// # Errors
-    /// `Invalid` when a sum does not fit its type.
+    /// `Invalid` when a sum does not fit its type; `OverLimit` if the groups exceed the limit of [`State::set_limit`].
     pub fn run(&self, task: usize, emit: &mut Emit<'_>) -> Result<()> {
         self.plan.compiled.output.run_merge(&self.work, task, emit)
     }

@@ -5,8 +5,9 @@
 //! operators the node can execute) depend on the compiled plan. When conditions are added for one execution, only the
 //! conditions are compiled.
 
-use crate::budget::{Budget, prepare_rows_within, prepare_within};
+use crate::budget::{Bounded, Budget, Overflow, prepare_rows_within, prepare_within};
 use crate::joined::{Joined, Row};
+use crate::prepare::{lookup_answers, scan_detail};
 use farpool_columns::{LiveRows, Table};
 use farpool_model::{Answer, Error, Expr, Facts, Prepared, Program, Result, Version, limits, program};
 use farpool_operators::Plan;
@@ -22,6 +23,7 @@ pub struct BoundProgram {
     prepared: Arc<Prepared>,
     table: Arc<Table>,
     budget: Budget,
+    overflow: Overflow,
     plan: OnceLock<Plan>,
     bytes: usize,
     columns: BTreeSet<usize>,
@@ -47,22 +49,7 @@ impl BoundProgram {
     /// # Errors
     /// Errors of [`crate::prepare`].
     pub fn prepare(program: &Program, table: Arc<Table>, version: Version, budget: Budget) -> Result<Self> {
-        if !program.lookups.is_empty() {
-            return Err(Error::internal("a program with lookups is prepared with the programs of these"));
-        }
-        let (prepared, plan) = prepare_within(program, &table, version, budget)?;
-        let (bytes, columns) = (FORMS * prepared.effective.check_size()?, prepared.effective.columns());
-        let plan = plan.map(OnceLock::from).unwrap_or_default();
-        Ok(BoundProgram {
-            prepared: Arc::new(prepared),
-            table,
-            budget,
-            plan,
-            bytes,
-            columns,
-            joined: None,
-            conditions: None,
-        })
+        BoundProgram::of_table(program, table, version, budget, Overflow::Parts)
     }
 
     /// Prepares `program`, which may have lookups, for `table` at `version` within `budget`. `sides` are the programs of the
@@ -81,16 +68,89 @@ impl BoundProgram {
         if program.lookups.is_empty() && sides.is_empty() {
             return BoundProgram::prepare(program, table, version, budget);
         }
+        // A limit can be applied to whole groups only.
+        let has_limit = program.limit.is_some() && !program.top_is_too_large();
+        let overflow = if has_limit { Overflow::Error } else { Overflow::Parts };
+        BoundProgram::of_rows(program, table, version, budget, sides, overflow)
+    }
+
+    /// Prepares the program of a lookup, as [`BoundProgram::prepare_joined`] does. Since the result must be complete and
+    /// have each group once, a run ends with `OverLimit` when its groups exceed their memory.
+    ///
+    /// # Errors
+    /// Errors of [`BoundProgram::prepare_joined`].
+    pub fn prepare_side(
+        program: &Program,
+        table: Arc<Table>,
+        version: Version,
+        budget: Budget,
+        sides: Vec<Arc<BoundProgram>>,
+    ) -> Result<Self> {
+        if program.lookups.is_empty() && sides.is_empty() {
+            return BoundProgram::of_table(program, table, version, budget, Overflow::Error);
+        }
+        BoundProgram::of_rows(program, table, version, budget, sides, Overflow::Error)
+    }
+
+    /// Prepares a program without lookups.
+    fn of_table(
+        program: &Program,
+        table: Arc<Table>,
+        version: Version,
+        budget: Budget,
+        overflow: Overflow,
+    ) -> Result<Self> {
+        if !program.lookups.is_empty() {
+            return Err(Error::internal("a program with lookups is prepared with the programs of these"));
+        }
+        let Bounded { prepared, overflow, plan } =
+            prepare_within(program, &table, version, budget, overflow)?;
+        let (bytes, columns) = (FORMS * prepared.effective.check_size()?, prepared.effective.columns());
+        let plan = plan.map(OnceLock::from).unwrap_or_default();
+        Ok(BoundProgram {
+            prepared: Arc::new(prepared),
+            table,
+            budget,
+            overflow,
+            plan,
+            bytes,
+            columns,
+            joined: None,
+            conditions: None,
+        })
+    }
+
+    /// Prepares a program with lookups.
+    fn of_rows(
+        program: &Program,
+        table: Arc<Table>,
+        version: Version,
+        budget: Budget,
+        sides: Vec<Arc<BoundProgram>>,
+        overflow: Overflow,
+    ) -> Result<Self> {
         let row = Row::of(program, &table, &sides)?;
-        let prepared = prepare_rows_within(program, &row, version, budget)?;
+        let Bounded { mut prepared, overflow, .. } =
+            prepare_rows_within(program, &row, version, budget, overflow)?;
+        pin_versions(&mut prepared.effective, &sides);
+        let lookups = lookup_answers(program, &row.schema, &sides);
+        // Lookups come behind the scan, which is the first answer.
+        drop(prepared.answers.splice(1..1, lookups));
         let of_sides: usize = sides.iter().map(|side| side.bytes).sum();
-        let bytes = FORMS * prepared.effective.check_size()? + of_sides;
+        let bytes = FORMS * prepared.effective.check_size()?
+            + of_sides
+            + FORMS * lookup_bytes(&prepared.effective)?
+            + row.bytes();
         let joined = Joined::new(&prepared.effective, &table, &row, sides, budget)?;
+        if let Some(scan) = prepared.answers.first_mut() {
+            scan.detail = scan_detail(&joined.scan, &table.schema);
+        }
         let columns = joined.scan.columns();
         Ok(BoundProgram {
             prepared: Arc::new(prepared),
             table,
             budget,
+            overflow,
             plan: OnceLock::new(),
             bytes,
             columns,
@@ -102,6 +162,15 @@ impl BoundProgram {
     /// Returns the lookups of the program, and its stages; `None` without lookups.
     pub(crate) fn joined(&self) -> Option<&Arc<Joined>> {
         self.joined.as_ref()
+    }
+
+    /// Returns this program, or that of one of its lookups, in lookups of lookups too, for which `is_wanted` returns true;
+    /// `None` if there is none.
+    pub fn find(&self, is_wanted: &dyn Fn(&BoundProgram) -> bool) -> Option<&BoundProgram> {
+        if is_wanted(self) {
+            return Some(self);
+        }
+        self.joined.iter().flat_map(|joined| &joined.sides).find_map(|side| side.find(is_wanted))
     }
 
     /// Returns why an operator of the program is not carried out completely; `None` if all are.
@@ -124,6 +193,11 @@ impl BoundProgram {
     /// Returns the memory budget of an execution.
     pub fn budget(&self) -> Budget {
         self.budget
+    }
+
+    /// Returns the consequence of groups that exceed their memory.
+    pub(crate) fn overflow(&self) -> Overflow {
+        self.overflow
     }
 
     /// Returns an upper bound of the bytes of memory that the program takes.
@@ -188,6 +262,7 @@ impl BoundProgram {
             prepared: self.prepared.clone(),
             table: self.table.clone(),
             budget: self.budget,
+            overflow: self.overflow,
             plan: OnceLock::from(self.plan()?.narrowed(conditions, &self.table.schema)?),
             bytes: self.bytes + FORMS * bytes,
             columns,
@@ -208,6 +283,29 @@ impl BoundProgram {
         let program = self.joined.as_ref().map_or(&self.prepared.effective, |joined| &joined.scan);
         let plan = Plan::compile(program, &self.table, self.budget.memory())?;
         Ok(self.plan.get_or_init(|| plan).clone())
+    }
+}
+
+/// Returns the bytes of the lookups of a program, in lookups of lookups too, of which the program has copies. Does not
+/// recurse.
+///
+/// # Errors
+/// `OverLimit` if an expression of them is too large.
+fn lookup_bytes(program: &Program) -> Result<usize> {
+    let (mut bytes, mut open) = (0, program.lookups.iter().collect::<Vec<_>>());
+    while let Some(lookup) = open.pop() {
+        bytes += lookup.program.check_size()? + program::check_size(&lookup.residual)?;
+        open.extend(&lookup.program.lookups);
+    }
+    Ok(bytes)
+}
+
+/// Makes the lookups of a program name the versions of their tables that were bound, so that the program means the same
+/// when it is sent again. Moments of keyspaces are not named, because none can be read a second time.
+fn pin_versions(program: &mut Program, sides: &[Arc<BoundProgram>]) {
+    for (lookup, side) in program.lookups.iter_mut().zip(sides) {
+        lookup.program = side.prepared.effective.clone();
+        lookup.program.version = Some(side.prepared.version).filter(|version| !version.is_moment());
     }
 }
 

@@ -1,9 +1,13 @@
 //! The memory budget of an execution, and the handling of groupings whose groups may exceed it (Woods et al., *Ibex*,
 //! PVLDB 2014, sections 4 to 6).
 //!
-//! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups fit the budget, whatever the
-//! number of workers. Other groupings are answered `superset` and never fail for lack of memory: groups that do not fit
-//! are returned early, as partial results. A grouping is refused if its sketches or moments may not fit.
+//! Invariant: a grouping without lookups is answered `exact` only if the zone maps prove that its groups fit the budget,
+//! whatever the number of workers. Other groupings are answered `superset` and never fail for lack of memory: groups
+//! that do not fit are returned early, as partial results. A grouping is refused if its sketches or moments may not fit.
+//!
+//! Parts of some groupings would be of no use: of those of a lookup's program, and of those behind lookups with a limit,
+//! which could not be applied before the parts are merged. They are answered `exact`, and the run ends with an error if
+//! their groups exceed their memory ([`Overflow::Error`]).
 //!
 //! Example: a group key has 5,000 distinct values according to its zone maps, and the budget has room for 1,000 groups.
 //! The answer is `superset`: several result rows may have the same group key, and the host must merge them.
@@ -17,6 +21,33 @@ use farpool_model::{
     limits,
 };
 use farpool_operators::{HashKey, Memory, Plan};
+
+/// Consequence of groups that exceed their memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// There is none: the program has no groups, or they are sure to fit.
+    Never,
+    /// Groups are returned early, as partial results that the host merges.
+    Parts,
+    /// The run ends with an error, after which the host groups the rows itself.
+    Error,
+}
+
+/// A program that was prepared within a budget.
+pub(crate) struct Bounded {
+    pub prepared: Prepared,
+    pub overflow: Overflow,
+    /// The compiled plan of a program without lookups, if compiling was needed to decide what fits.
+    pub plan: Option<Plan>,
+}
+
+impl Bounded {
+    /// Creates a program without groups, or whose groups come in parts or are refused.
+    fn without_whole_groups(prepared: Prepared) -> Bounded {
+        let overflow = if prepared.is_partial() { Overflow::Parts } else { Overflow::Never };
+        Bounded { prepared, overflow, plan: None }
+    }
+}
 
 /// Resources that one execution of a program may use.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +77,16 @@ impl Budget {
     pub(crate) fn share(self, states: usize) -> usize {
         self.state_bytes_max / states.max(self.workers).max(1)
     }
+
+    /// Returns the bytes for the groups of each of `states` operator states, if those that are merged at the same time
+    /// have as many.
+    pub(crate) fn share_with_merging(self, states: usize) -> usize {
+        self.state_bytes_max / (states.max(self.workers).max(1) + 1)
+    }
 }
 
-/// Prepares `program` for `table` at `version` within `budget`. Also returns the compiled plan, if compiling was needed
-/// to decide what fits.
+/// Prepares `program` for `table` at `version` within `budget`. Groups that are not sure to fit are treated by
+/// `overflow`.
 ///
 /// # Errors
 /// Errors of [`prepare`].
@@ -58,19 +95,21 @@ pub(crate) fn prepare_within(
     table: &Table,
     version: Version,
     budget: Budget,
-) -> Result<(Prepared, Option<Plan>)> {
+    overflow: Overflow,
+) -> Result<Bounded> {
     let prepared = prepare(program, Columns::new(&table.schema, &table.statistics), version)?;
     let Output::Aggregate { keys, aggregates } = &prepared.effective.output else {
-        return Ok((prepared, None));
+        return Ok(Bounded::without_whole_groups(prepared));
     };
     let plan = Plan::compile(&prepared.effective, table, budget.memory())?;
-    if is_small(keys, aggregates) || plan.fits(budget.memory()) {
-        return Ok((with_way(prepared, &plan, table)?, Some(plan)));
+    if let Some(overflow) = whole_overflow(keys, aggregates, &plan, budget, overflow) {
+        return Ok(Bounded { prepared: with_way(prepared, &plan, table)?, overflow, plan: Some(plan) });
     }
-    in_parts(program, prepared, &plan, &table.schema, budget).map(|prepared| (prepared, None))
+    in_parts(program, prepared, &plan, &table.schema, budget).map(Bounded::without_whole_groups)
 }
 
-/// Prepares `program`, whose lookups give the rows `row`, at `version` within `budget`.
+/// Prepares `program`, whose lookups give the rows `row`, at `version` within `budget`. Groups that are not sure to fit
+/// are treated by `overflow`.
 ///
 /// # Errors
 /// Errors of [`prepare`].
@@ -79,14 +118,34 @@ pub(crate) fn prepare_rows_within(
     row: &Row,
     version: Version,
     budget: Budget,
-) -> Result<Prepared> {
+    overflow: Overflow,
+) -> Result<Bounded> {
     let prepared = prepare(program, row.columns(), version)?;
-    let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
+    let Output::Aggregate { keys, aggregates } = &prepared.effective.output else {
+        return Ok(Bounded::without_whole_groups(prepared));
+    };
     let plan = row.compile(&prepared.effective, budget)?;
-    if is_small(keys, aggregates) || plan.fits(budget.memory()) {
-        return Ok(prepared);
+    if let Some(overflow) = whole_overflow(keys, aggregates, &plan, budget, overflow) {
+        return Ok(Bounded { prepared, overflow, plan: None });
     }
-    in_parts(program, prepared, &plan, &row.schema, budget)
+    in_parts(program, prepared, &plan, &row.schema, budget).map(Bounded::without_whole_groups)
+}
+
+/// Returns the consequence of too many groups if each group is returned once; `None` if they come in parts or are
+/// refused. `unproven` is the wanted consequence for groups that are not sure to fit.
+fn whole_overflow(
+    keys: &[NamedExpr],
+    aggregates: &[Aggregate],
+    plan: &Plan,
+    budget: Budget,
+    unproven: Overflow,
+) -> Option<Overflow> {
+    if is_small(keys, aggregates) || plan.fits(budget.memory()) {
+        return Some(Overflow::Never);
+    }
+    // Groups are counted after each batch, whose new sketches must fit in any case.
+    let is_counted = !keys.is_empty() && plan.partial_states_fit(budget.memory());
+    (is_counted && unproven == Overflow::Error).then_some(Overflow::Error)
 }
 
 /// Returns whether an aggregation has a single group, without sketches.

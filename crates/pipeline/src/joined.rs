@@ -10,12 +10,11 @@
 
 use crate::bound::BoundProgram;
 use crate::budget::Budget;
-use crate::memory_need::MemoryNeed;
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_columns::Table;
 use farpool_model::{
     ColumnStatistics, Columns, Error, Expr, Facts, Lookup, LookupKind, NamedExpr, Output, Program, Result,
-    cast, limits,
+    cast, limits, schema,
 };
 use farpool_operators::{Lookup as Compiled, LookupTable, Plan};
 use std::collections::BTreeSet;
@@ -57,6 +56,17 @@ pub(crate) struct Joined {
     row_statistics: Vec<ColumnStatistics>,
     /// Plan of the upper stage, over the rows behind the lookups.
     pub upper: Plan,
+    /// For each column of these rows, how the upper stage reads it.
+    pub forms: Vec<ColumnForm>,
+}
+
+/// The form in which the upper stage reads a column of the rows behind the lookups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ColumnForm {
+    Unread,
+    Values,
+    /// Conditions and groups are faster on the distinct strings than on the string of each row.
+    Distinct,
 }
 
 /// The rows behind the lookups of a program.
@@ -93,6 +103,14 @@ impl Row {
             }
         }
         Ok(Row { schema, statistics })
+    }
+
+    /// Returns an upper bound of the bytes of this description, which is kept with and without the columns that nobody
+    /// reads.
+    pub fn bytes(&self) -> usize {
+        let name = |field: &Arc<Field>| size_of::<Field>() + field.name().len();
+        let fields: usize = self.schema.fields().iter().map(name).sum();
+        2 * (fields + self.statistics.len() * size_of::<ColumnStatistics>())
     }
 
     /// Returns the columns, for expressions over them.
@@ -189,9 +207,20 @@ impl Joined {
             limit: None,
         };
         let scan_schema = scan.result_schema(&table.schema)?;
+        let forms = forms(&upper, &narrow.schema);
         let upper = narrow.compile(&upper, budget)?;
         let row_statistics = row.statistics.clone();
-        Ok(Joined { sides, lookups, reads, scan, scan_schema, row: narrow.schema, row_statistics, upper })
+        Ok(Joined {
+            sides,
+            lookups,
+            reads,
+            scan,
+            scan_schema,
+            row: narrow.schema,
+            row_statistics,
+            upper,
+            forms,
+        })
     }
 
     /// Returns the lookup at `place` over the rows `row` before it, in `table`.
@@ -202,26 +231,37 @@ impl Joined {
         Compiled::new(&self.lookups[place], row, table, |column| self.reads[place].contains(&column))
     }
 
-    /// Returns a condition on `table`, which is scanned, that is true for every row with a match in `of_lookup`, the
-    /// table of the lookup at `place`. Returns `None` if rows without a match are wanted, the keys are not columns of
-    /// the table, or the condition would hardly make the rows fewer.
-    pub fn condition(&self, place: usize, of_lookup: &LookupTable, table: &Table) -> Option<Expr> {
+    /// Returns whether a condition on the join keys of the lookup at `place` would make the rows of `table`, which is
+    /// scanned, clearly fewer, if the looked-up result has `rows` rows: it is known that rows without a match are not
+    /// wanted, and nothing tells that nearly every row has one.
+    pub fn has_condition(&self, place: usize, rows: usize, table: &Table) -> bool {
+        let Some(keys) = self.scanned_keys(place) else { return false };
+        // Of a single key, the number of distinct values tells how many of them have a match at most.
+        if let [Expr::Column(column)] = &keys[..]
+            && let Some(known) = table.statistics.get(*column)
+            && let Some(distinct) = known.distinct_count.or(known.distinct_estimate)
+        {
+            return cast::u64_from(rows).saturating_mul(FEW_OF) <= distinct.saturating_mul(FEW);
+        }
+        true
+    }
+
+    /// Returns a condition on the scanned table that is true for every row with a match in `of_lookup`, the table of the
+    /// lookup at `place`; `None` if `of_lookup` was built without one, or rows without a match are wanted.
+    pub fn condition(&self, place: usize, of_lookup: &LookupTable) -> Option<Expr> {
+        of_lookup.condition(self.scanned_keys(place)?)
+    }
+
+    /// Returns the join keys of the lookup at `place` as columns of the scanned table; `None` if rows without a match are
+    /// wanted, or some join key is no column of that table.
+    fn scanned_keys(&self, place: usize) -> Option<Vec<Expr>> {
         let lookup = &self.lookups[place];
         if !matches!(lookup.kind, LookupKind::Inner | LookupKind::Semi) {
             return None;
         }
         let Output::Rows(scanned) = &self.scan.output else { return None };
         let keys = lookup.keys.iter().map(|key| scanned.get(key.row).map(|column| column.expr.clone()));
-        let keys = keys.collect::<Option<Vec<Expr>>>()?;
-        // Of a single key, the number of distinct values tells how many of them have a match at most.
-        if let [Expr::Column(column)] = &keys[..]
-            && let Some(known) = table.statistics.get(*column)
-            && let Some(distinct) = known.distinct_count.or(known.distinct_estimate)
-            && cast::u64_from(of_lookup.rows()).saturating_mul(FEW_OF) > distinct.saturating_mul(FEW)
-        {
-            return None;
-        }
-        of_lookup.condition(keys)
+        keys.collect()
     }
 
     /// Returns the bytes of a row behind the lookups, strings with the length of a few words.
@@ -236,23 +276,10 @@ impl Joined {
         self.sides.iter().map(move |side| share.min(result_bytes(side)))
     }
 
-    /// Returns the bytes that the lookups take beside the rows of the scan, those of their programs' runs included.
-    ///
-    /// # Errors
-    /// Fails only on a bug in the operators.
-    pub fn bytes(&self, budget: Budget) -> Result<usize> {
-        let mut bytes: usize = 0;
-        for (side, collected) in self.sides.iter().zip(self.collected_bytes(budget)) {
-            let need = match side.joined() {
-                Some(joined) => MemoryNeed::of_joined(side, joined)?,
-                None => MemoryNeed::of(side, &side.plan()?),
-            };
-            let of_run = need.bytes();
-            bytes = bytes
-                .saturating_add(of_run)
-                .saturating_add(collected.saturating_mul(ROW_COPIES + INDEX_COPIES));
-        }
-        Ok(bytes)
+    /// Returns the bytes that the tables of the lookups take, with what they are made of.
+    pub fn table_bytes(&self, budget: Budget) -> usize {
+        let collected = self.collected_bytes(budget).fold(0, usize::saturating_add);
+        collected.saturating_mul(ROW_COPIES + INDEX_COPIES)
     }
 }
 
@@ -293,6 +320,21 @@ fn needed(upper: &Program, lookups: &[Lookup], width: usize) -> Vec<usize> {
         }
     }
     columns.into_iter().filter(|column| *column < width).collect()
+}
+
+/// Returns how the upper stage reads each column of its rows.
+fn forms(upper: &Program, row: &Schema) -> Vec<ColumnForm> {
+    let (read, mut judged) = (upper.columns(), BTreeSet::new());
+    upper.filter.iter().for_each(|filter| filter.collect_columns(&mut judged));
+    if let Output::Aggregate { keys, .. } = &upper.output {
+        keys.iter().for_each(|key| key.expr.collect_columns(&mut judged));
+    }
+    let form = |(column, field): (usize, &Arc<Field>)| match read.contains(&column) {
+        true if judged.contains(&column) && schema::is_bytes(field.data_type()) => ColumnForm::Distinct,
+        true => ColumnForm::Values,
+        false => ColumnForm::Unread,
+    };
+    row.fields().iter().enumerate().map(form).collect()
 }
 
 /// Returns for each lookup the columns of its rows that later lookups or the upper stage read.

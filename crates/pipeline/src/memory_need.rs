@@ -2,10 +2,11 @@
 //! takes outside the memory pool of the tables: the program itself, the working memory of each thread, the groups of an
 //! aggregation (those of all threads, and the merged ones), and results that wait to be returned.
 //!
-//! The bound is known before the execution begins, so that the memory can be reserved. If groups may be returned
-//! early as partial results, less memory is enough.
+//! The bound is known before the execution begins, so that the memory can be reserved. If groups may be returned early
+//! as partial results, or may end the execution with an error, less memory is enough.
 
 use crate::bound::BoundProgram;
+use crate::budget::Overflow;
 use crate::joined::Joined;
 use farpool_columns::Table;
 use farpool_model::{Output, Result, limits};
@@ -23,18 +24,18 @@ const FORMS: usize = 3;
 /// Bytes that a thread holds for each expression node and each column while it processes a batch.
 const LANE_BYTES: usize = 8 * limits::BATCH_ROWS;
 
-/// Minimum number of bytes for groups that may be returned early as partial results.
+/// Minimum number of bytes for groups that are not sure to fit their memory.
 const GROUPS_LEAST: usize = 1 << 20;
 
-/// Divisor: groups that may be returned early as partial results get one part in this many of the memory for groups.
-const PARTIAL_PART: usize = 2;
+/// Divisor: groups that are not sure to fit their memory get one part in this many of the memory for groups.
+const UNSURE_PART: usize = 2;
 
 /// Memory that one execution needs outside the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
     /// Bytes of the program, which is in memory before the execution begins.
     pub program: usize,
-    /// Bytes of the tables of lookups, and of the runs that make them.
+    /// Bytes of the tables of lookups, and of the runs that make them, without their groups.
     pub lookups: usize,
     /// Bytes of results that wait to be returned.
     pub results: usize,
@@ -42,9 +43,11 @@ pub struct MemoryNeed {
     pub thread: usize,
     /// Number of threads.
     pub threads: usize,
-    /// Bytes of the groups of all threads, and of the merged groups.
+    /// Bytes of the groups of all threads, and of the merged groups: of the run or of a lookup's program, which do not
+    /// have groups at the same time.
     pub groups: usize,
-    /// Minimum for `groups`, if groups may be returned early as partial results; otherwise equal to `groups`.
+    /// Minimum for `groups`, if groups that do not fit are returned early as partial results or end the run with an
+    /// error; otherwise equal to `groups`.
     pub groups_least: usize,
 }
 
@@ -62,16 +65,16 @@ impl MemoryNeed {
             Output::Aggregate { .. } => plan.group_bytes().unwrap_or(usize::MAX),
             Output::Rows(_) => usize::MAX,
         };
-        let (groups, groups_least) = match plan.group_bytes() {
-            _ if prepared.is_partial() => {
-                (budget.state_bytes_max / PARTIAL_PART, GROUPS_LEAST.min(budget.state_bytes_max))
+        let (groups, groups_least) = match (program.overflow(), plan.group_bytes()) {
+            (Overflow::Parts | Overflow::Error, _) => {
+                (budget.state_bytes_max / UNSURE_PART, GROUPS_LEAST.min(budget.state_bytes_max))
             }
             // Merging makes no more groups than all threads have together.
-            Some(bytes) => {
+            (Overflow::Never, Some(bytes)) => {
                 let bytes = bytes.saturating_mul(budget.workers + 1);
                 (bytes, bytes)
             }
-            None => (budget.state_bytes_max, budget.state_bytes_max),
+            (Overflow::Never, None) => (budget.state_bytes_max, budget.state_bytes_max),
         };
         MemoryNeed {
             program: program.bytes(),
@@ -89,12 +92,23 @@ impl MemoryNeed {
     /// # Errors
     /// Fails only on a bug in the operators.
     pub(crate) fn of_joined(program: &BoundProgram, joined: &Joined) -> Result<MemoryNeed> {
-        let need = MemoryNeed::of(program, &joined.upper);
+        let mut need = MemoryNeed::of(program, &joined.upper);
         // Each lookup has a batch that goes through it, and the upper stage one.
         let batches = joined.lookups.len() + 1;
         let row = joined.row_bytes().saturating_mul(limits::BATCH_ROWS);
-        let thread = need.thread.saturating_add(row.saturating_mul(COPIES * batches));
-        Ok(MemoryNeed { lookups: joined.bytes(program.budget())?, thread, ..need })
+        need.thread = need.thread.saturating_add(row.saturating_mul(COPIES * batches));
+        need.lookups = joined.table_bytes(program.budget());
+        for side in &joined.sides {
+            let of_side = match side.joined() {
+                Some(joined) => MemoryNeed::of_joined(side, joined)?,
+                None => MemoryNeed::of(side, &side.plan()?),
+            };
+            need.lookups = need.lookups.saturating_add(MemoryNeed { groups: 0, ..of_side }.bytes());
+            // The groups of a lookup's program are gone when its run ends, before the next run has groups.
+            need.groups = need.groups.max(of_side.groups);
+            need.groups_least = need.groups_least.max(of_side.groups_least);
+        }
+        Ok(need)
     }
 
     /// Returns the need with the memory for re-encoding `columns`: old values, new values, and encoded ones.

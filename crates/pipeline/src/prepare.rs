@@ -12,13 +12,15 @@
 //! An [`Expr::Opaque`] part reports the columns that it reads, as far as its decoder could tell. A host that uses other
 //! columns has to request them elsewhere in the program.
 
+use crate::bound::BoundProgram;
 use arrow_schema::{DataType, Schema};
 use farpool_model::{
-    Aggregate, Answer, Columns, Error, Expr, Facts, NamedExpr, Operator, OperatorAnswer, Output, Prepared,
-    Program, Result, SortKey, Version, Weakened, brief, weaken,
+    Aggregate, Answer, Columns, Error, Expr, Facts, Lookup, LookupKey, NamedExpr, Operator, OperatorAnswer,
+    Output, Prepared, Program, Result, SortKey, Version, Weakened, brief, weaken,
 };
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// Prepares `program` for a table with these columns at `version`.
 ///
@@ -47,7 +49,7 @@ pub fn prepare<'a>(program: &Program, columns: impl Into<Columns<'a>>, version: 
         limit: limit.effective,
     };
     let schema = effective.result_schema(table_schema)?;
-    let scan = answer(Operator::Scan, scan_detail(program, &effective, table_schema), None);
+    let scan = answer(Operator::Scan, scan_detail(&effective, table_schema), None);
     let answers =
         std::iter::once(scan).chain(filter.answer).chain(output.answer).chain(limit.answer).collect();
     Ok(Prepared { version, answers, effective, schema })
@@ -295,10 +297,45 @@ fn order_detail(order: &[SortKey], output: &Output, table_schema: &Schema) -> St
     brief(listed(order.iter().map(|key| key.display(&shown(key.column)))))
 }
 
-fn scan_detail(program: &Program, effective: &Program, table_schema: &Schema) -> String {
+/// Describes the scan of the columns that the program `effective`, without lookups, reads.
+pub(crate) fn scan_detail(effective: &Program, table_schema: &Schema) -> String {
     let columns = effective.columns();
     let names = columns.iter().map(|i| table_schema.field(*i).name());
-    brief(format_args!("{} ({})", program.table, listed(names)))
+    brief(format_args!("{} ({})", effective.table, listed(names)))
+}
+
+/// Returns the answers for the lookups of a program, in the order in which they are carried out: those of a lookup's own
+/// program come before the lookup. `sides` are these programs, and `row` is the schema of the rows behind the lookups.
+pub(crate) fn lookup_answers(
+    program: &Program,
+    row: &Schema,
+    sides: &[Arc<BoundProgram>],
+) -> Vec<OperatorAnswer> {
+    let mut answers = Vec::new();
+    for (lookup, side) in program.lookups.iter().zip(sides) {
+        let of_side = &side.prepared().answers;
+        answers.extend(of_side.iter().filter(|answer| answer.operator == Operator::Lookup).cloned());
+        let filter = of_side.iter().find(|answer| answer.operator == Operator::Filter);
+        let detail =
+            lookup_detail(lookup, row, &side.prepared().schema, filter.map(|filter| &*filter.detail));
+        answers.push(answer(Operator::Lookup, detail, None));
+    }
+    answers
+}
+
+fn lookup_detail(lookup: &Lookup, row: &Schema, result: &Schema, filter: Option<&str>) -> String {
+    let columns = listed(result.fields().iter().map(|field| field.name()));
+    // What a lookup adds comes behind the row so far, so that its keys are at the same positions in all later rows.
+    let key = |key: &LookupKey| {
+        let (row, result) = (row.field(key.row).name().clone(), result.field(key.result).name().clone());
+        format!("{row} = {result}")
+    };
+    let keys = listed(lookup.keys.iter().map(key));
+    let (table, kind) = (&lookup.program.table, lookup.kind.name());
+    match filter {
+        None => brief(format_args!("{table} ({columns}) by {keys}, {kind}")),
+        Some(filter) => brief(format_args!("{table} ({columns}) by {keys}, {kind}, where {filter}")),
+    }
 }
 
 /// Displays `parts`, separated by commas, without collecting them first.

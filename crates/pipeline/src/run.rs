@@ -25,7 +25,7 @@ pub use change::ChangedGroups;
 pub use fetching::check_chunks;
 pub use read_ahead::HoldPolicy;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Overflow};
 use crate::memory_need::MemoryNeed;
 use crate::pace::RowCost;
 use crate::shared_scan::RunSharing;
@@ -77,6 +77,7 @@ pub struct Run {
     need: MemoryNeed,
     shared: Shared,
     budget: Budget,
+    overflow: Overflow,
     /// Table columns that the program reads.
     columns: Vec<usize>,
     /// Rows to read instead of those of the table; `None` except for a live table whose source of rows applies
@@ -93,7 +94,7 @@ pub struct Run {
     /// Number of operator states (one per thread in a step at the same time), among which the memory budget is
     /// divided equally.
     states: AtomicUsize,
-    /// Maximum number of bytes for groups, if groups may be returned early as partial results.
+    /// Maximum number of bytes for groups, if they are not sure to fit.
     group_bytes: AtomicUsize,
     /// Maximum number of threads in a step at the same time. `threads` is the current number.
     threads_max: AtomicUsize,
@@ -202,14 +203,18 @@ impl Run {
     /// Limits the run to `need`, which must be the result of [`Run::need`] or a reduction of it, and keeps
     /// `reservation` until the run ends. Must be called before the first step.
     pub fn keep_to(&self, need: MemoryNeed, reservation: Reservation) {
-        self.threads_max.store(need.threads, Ordering::Relaxed);
-        if self.prepared.is_partial() {
-            self.group_bytes.store(need.groups, Ordering::Relaxed);
-        }
+        self.limit_to(need);
         let mut held = self.held.lock();
         if held.table.is_some() {
             held.reservation = Some(reservation);
         }
+    }
+
+    /// Limits the threads and groups of the run, and of the runs of its lookups' programs, to those of `need`.
+    fn limit_to(&self, need: MemoryNeed) {
+        self.threads_max.store(need.threads, Ordering::Relaxed);
+        self.group_bytes.store(need.groups, Ordering::Relaxed);
+        self.joins.iter().flat_map(Joins::sides).for_each(|side| side.limit_to(need));
     }
 
     /// Returns the schema of the result.
@@ -281,8 +286,10 @@ impl Run {
     pub fn receipt(&self) -> Receipt {
         let mut receipt = self.tally.receipt(&self.prepared.answers);
         let sides = self.joins.iter().flat_map(Joins::sides);
-        // Their rows are not returned to the client.
-        sides.for_each(|side| receipt.merge(&Receipt { rows_returned: 0, ..side.receipt() }));
+        // Their rows are not returned to the client, and the answer about a lookup stands for the operators of its program.
+        sides.for_each(|side| {
+            receipt.merge(&Receipt { rows_returned: 0, operators: Vec::new(), ..side.receipt() })
+        });
         receipt
     }
 
@@ -325,11 +332,17 @@ impl Run {
         }
     }
 
-    /// Returns whether the rows of a live table cannot be read now. If so, `waker` is woken when that may have changed.
-    pub(crate) fn waits_for_rows(&self, waker: &std::task::Waker) -> bool {
-        if let Some(side) = self.joins.as_ref().and_then(Joins::side_in_progress) {
-            return side.waits_for_rows(waker);
+    /// Returns whether there is nothing to do before values arrive, or rows of a live table can be read. In the second
+    /// case, `waker` is woken when that may have changed.
+    pub(crate) fn waits(&self, waker: &std::task::Waker) -> bool {
+        match self.joins.as_ref().filter(|joins| !joins.are_built()) {
+            Some(joins) => joins.wait(waker),
+            None => self.waits_for_values() || self.waits_for_rows(waker),
         }
+    }
+
+    /// Returns whether the rows of a live table cannot be read now. If so, `waker` is woken when that may have changed.
+    fn waits_for_rows(&self, waker: &std::task::Waker) -> bool {
         let held = self.held.lock();
         let rows = self.filtered.as_ref().or_else(|| held.table.as_ref()?.live_rows());
         rows.is_some_and(|rows| rows.poll_ready(&mut Context::from_waker(waker)).is_pending())

@@ -2,9 +2,9 @@
 
 use crate::cost::{Estimate, bytes_shown};
 use crate::groups::Expected;
-use farpool_model::{
-    Answer, NamedExpr, OperatorAnswer, Output, Prepared, Program, Receipt, SortKey, TableInfo,
-};
+use crate::rows::Rows;
+use arrow_schema::Schema;
+use farpool_model::{Answer, Lookup, NamedExpr, OperatorAnswer, Output, Prepared, Program, Receipt, SortKey};
 use std::fmt::Write;
 
 /// Formats the program as the pool will run it: operators indented by two spaces below a heading line.
@@ -14,12 +14,13 @@ use std::fmt::Write;
 ///   filter     exact     l_shipdate <= 1998-09-02
 ///   group      exact     l_returnflag, l_linestatus: sum(l_quantity), …
 /// ```
-pub fn explain(place: &str, prepared: &Prepared, more: &[OperatorAnswer], info: &TableInfo) -> String {
+pub fn explain(place: &str, prepared: &Prepared, more: &[OperatorAnswer], rows: &Rows) -> String {
     let program = &prepared.effective;
-    let passed = crate::estimate::rows_passed(program, info);
-    let out = crate::estimate::rows(program, info);
-    let mut text = format!("{} {} at {place}: {} rows", program.table, prepared.version, info.rows);
-    if program.filter.is_some() {
+    let passed = crate::estimate::rows_passed(program, &rows.info);
+    let out = crate::estimate::rows(program, &rows.info);
+    let mut text =
+        format!("{} {} at {place}: {} rows", program.table, prepared.version, rows.table.info.rows);
+    if program.filter.is_some() || rows.are_joined() {
         let _ = write!(text, ", about {passed:.0} pass");
     }
     if matches!(program.output, Output::Aggregate { .. }) || program.limit.is_some() {
@@ -68,7 +69,7 @@ fn expected(expected: &Expected) -> String {
 pub fn outcome(
     place: &str,
     program: &Program,
-    info: &TableInfo,
+    rows: &Rows,
     estimate: Option<&Estimate>,
     receipt: &Receipt,
     added: Option<String>,
@@ -86,7 +87,7 @@ pub fn outcome(
     let added = added.map_or(String::new(), |added| format!("  other operators added {added}\n"));
     let expected = match estimate.and_then(|e| e.costs.first()) {
         Some(cost) => format!("{cost} expected"),
-        None => format!("{:.0} rows expected", crate::estimate::rows(program, info)),
+        None => format!("{:.0} rows expected", crate::estimate::rows(program, &rows.info)),
     };
     Some(format!(
         "{} at {place}: {expected}; {:.1} ms, {} rows, {} on the wire seen{}\n{added}",
@@ -111,10 +112,13 @@ fn operator_line(text: &mut String, operator: &OperatorAnswer) {
     text.push('\n');
 }
 
-/// Formats the program on one line, for the engine's physical plan.
-pub fn one_line(program: &Program, info: &TableInfo) -> String {
-    let schema = &info.schema;
+/// Formats the program on one line, for the engine's physical plan. `schema` has its columns behind the lookups.
+pub fn one_line(program: &Program, schema: &Schema) -> String {
     let mut text = format!("table={}", program.table);
+    if !program.lookups.is_empty() {
+        let shown: Vec<String> = program.lookups.iter().map(lookup_shown).collect();
+        let _ = write!(text, ", lookups=[{}]", shown.join("; "));
+    }
     if let Some(filter) = &program.filter {
         let _ = write!(text, ", filter={}", filter.display(schema));
     }
@@ -133,7 +137,7 @@ pub fn one_line(program: &Program, info: &TableInfo) -> String {
         }
     }
     if !program.order.is_empty() {
-        let key = |key: &SortKey| key.display(&output_shown(program, key.column, info));
+        let key = |key: &SortKey| key.display(&output_shown(program, key.column, schema));
         let shown: Vec<String> = program.order.iter().map(key).collect();
         let _ = write!(text, ", order=[{}]", shown.join(", "));
     }
@@ -143,15 +147,21 @@ pub fn one_line(program: &Program, info: &TableInfo) -> String {
     text
 }
 
+fn lookup_shown(lookup: &Lookup) -> String {
+    let kind = format!("{:?}", lookup.kind).to_lowercase();
+    match lookup.program.joined_schema(&lookup.table_schema) {
+        Ok(schema) => format!("{kind} ({})", one_line(&lookup.program, &schema)),
+        Err(error) => format!("{kind} ({}: {})", lookup.program.table, error.message),
+    }
+}
+
 /// Formats a column of the result as SQL.
-fn output_shown(program: &Program, place: usize, info: &TableInfo) -> String {
-    let of_rows =
-        |columns: &[NamedExpr]| columns.get(place).map(|c| c.expr.display(&info.schema).to_string());
+fn output_shown(program: &Program, place: usize, schema: &Schema) -> String {
+    let of_rows = |columns: &[NamedExpr]| columns.get(place).map(|c| c.expr.display(schema).to_string());
     let shown = match &program.output {
         Output::Rows(columns) => of_rows(columns),
         Output::Aggregate { keys, aggregates } => {
-            let of_aggregate =
-                |place: usize| aggregates.get(place).map(|a| a.display(&info.schema).to_string());
+            let of_aggregate = |place: usize| aggregates.get(place).map(|a| a.display(schema).to_string());
             of_rows(keys).or_else(|| of_aggregate(place.checked_sub(keys.len())?))
         }
     };

@@ -76,9 +76,11 @@ impl Finish {
         let Output::Aggregate { keys, aggregates } = &program.output else { return None };
         let form = PartialForm::of(aggregates, table_schema).ok()?;
         let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates.clone() };
-        // The pool decides which table version is read, so that versions are not compared.
-        let version = prepared.effective.version;
-        let expected = Program { output, version, order: Vec::new(), limit: None, ..program.clone() };
+        // The pool decides which table versions are read, so that versions are not compared. Lookups are carried out whole
+        // or not at all.
+        let Program { version, lookups, .. } = prepared.effective.clone();
+        let expected =
+            Program { output, version, lookups, order: Vec::new(), limit: None, ..program.clone() };
         let is_other = |a: &OperatorAnswer| {
             a.answer != Answer::Exact && !a.operator.is_grouping() && !a.operator.cuts_rows()
         };

@@ -13,6 +13,7 @@ pub mod finish;
 pub mod groups;
 pub mod joins;
 pub mod reading;
+pub mod rows;
 pub mod split;
 mod spread;
 pub mod union;

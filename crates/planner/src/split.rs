@@ -6,8 +6,9 @@
 
 use crate::cost::{self, Choice, Estimate, Place, Rates};
 use crate::estimate;
+use crate::rows::Rows;
 use arrow_schema::{DataType, Schema};
-use farpool_model::{Answer, Expr, Output, Program, TableInfo, Weakened, limits, weaken};
+use farpool_model::{Answer, Expr, Output, Program, Weakened, limits, weaken};
 
 /// Place where a condition is evaluated.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,21 +66,23 @@ fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
     }
 }
 
-/// Returns the estimated cost of running `program` at the pool, if that is better than letting the engine do a part of
-/// it. The pool must be able to run all of the program exactly.
+/// Returns the estimated cost of running `program` over `rows` at the pool, if that is better than letting the engine do a
+/// part of it. The pool must be able to run all of the program exactly.
 ///
 /// # Errors
 /// The reason why it is not better.
-pub fn worthwhile(
-    program: &Program,
-    info: &TableInfo,
-    place: Place,
-    rates: &Rates,
-) -> Result<Estimate, String> {
+pub fn worthwhile(program: &Program, rows: &Rows, place: Place, rates: &Rates) -> Result<Estimate, String> {
+    if rows.are_joined()
+        && let Some(reason) = rows.too_large().or_else(|| cost::joined::unfit(program, rows))
+    {
+        return Err(reason);
+    }
     // This check does not apply to a top-k, which returns few rows, whatever their width.
     if let Output::Rows(columns) = &program.output
         && program.order.is_empty()
+        && !rows.are_joined()
     {
+        let info = &rows.info;
         // Computing values at the pool does not pay if they are larger than their inputs.
         let computed: f64 = columns.iter().map(|c| estimate::width(&c.expr, info)).sum();
         let mut inputs = std::collections::BTreeSet::new();
@@ -89,6 +92,6 @@ pub fn worthwhile(
             return Err("the computed columns are wider than the stored ones".to_string());
         }
     }
-    let estimate = cost::estimate(program, info, place, rates);
+    let estimate = cost::estimate(program, rows, place, rates);
     if estimate.choice == Choice::Push { Ok(estimate) } else { Err(estimate.to_string()) }
 }

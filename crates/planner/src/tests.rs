@@ -3,7 +3,9 @@
 
 use crate::cost::{Choice, Place, Rates};
 use crate::estimate::{self, groups, rows, selectivity};
+use crate::joins::sizes::Source;
 use crate::joins::{Matches, Relation, Share, Side, Tree, order, share, share_matched};
+use crate::rows::Rows;
 use crate::split::{self, place};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
@@ -12,6 +14,11 @@ use farpool_model::{
 };
 use proptest::prelude::*;
 use std::sync::Arc;
+
+/// Returns the rows of a table without lookups.
+pub(crate) fn rows_of(info: TableInfo) -> Rows {
+    Rows::of_table(Source { info: Arc::new(info), sketches: Arc::default() })
+}
 
 /// Returns a table of 1000 rows: `id` has the values 1 to 1000 without NULLs, `day` 100 dates, `price` floats of
 /// which a fifth are NULL, `word` strings.
@@ -190,7 +197,7 @@ fn conjuncts_and_conjunction_undo_each_other() {
 fn values_that_grow_are_computed_late() {
     let place = Place { link: None, workers: 2, threads: 2 };
     let worthwhile = |output| {
-        split::worthwhile(&program(None, output), &info(), place, &Rates::default())
+        split::worthwhile(&program(None, output), &rows_of(info()), place, &Rates::default())
             .map(|estimate| estimate.choice)
     };
     let wide = Expr::Cast(Box::new(Expr::Column(1)), DataType::Utf8View);
@@ -222,13 +229,13 @@ fn an_explanation_has_a_line_for_each_operator() {
         effective,
     };
     let kept = [answer(Operator::Group, "median(id)", Answer::Refused, Some("median has no operator"))];
-    let text = crate::explain::explain("embedded", &prepared, &kept, &info());
+    let text = crate::explain::explain("embedded", &prepared, &kept, &rows_of(info()));
     let expected = "t v1 at embedded: 1000 rows, about 500 pass, about 4 leave\n\
         \x20 filter     exact     id <= 500\n\
         \x20 group      exact     word: sum(id)\n\
         \x20 group      refused   median(id) (median has no operator)\n";
     assert_eq!(text, expected);
-    let line = crate::explain::one_line(&prepared.effective, &info());
+    let line = crate::explain::one_line(&prepared.effective, &info().schema);
     assert_eq!(line, "table=t, filter=id <= 500, keys=[word], aggregates=[sum(id)]");
 }
 

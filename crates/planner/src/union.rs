@@ -29,9 +29,10 @@ pub struct Part {
 }
 
 /// Returns whether two programs can be combined into one: they compute results of the same kind (rows, or groups by the
-/// same group keys) from the same table version. Programs with a sort order or a limit are not compatible.
+/// same group keys) from the same table version. Programs with lookups, a sort order or a limit are not compatible.
 pub fn are_alike(a: &Program, b: &Program) -> bool {
-    let is_whole = |program: &Program| program.limit.is_none() && program.order.is_empty();
+    let is_whole =
+        |program: &Program| program.lookups.is_empty() && program.limit.is_none() && program.order.is_empty();
     let groups = match (&a.output, &b.output) {
         (Output::Rows(_), Output::Rows(_)) => true,
         (Output::Aggregate { keys: a, .. }, Output::Aggregate { keys: b, .. }) => {

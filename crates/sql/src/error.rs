@@ -101,6 +101,11 @@ pub fn is_stale(error: &DataFusionError) -> bool {
     shared(error).kind == ErrorKind::Stale
 }
 
+/// Returns whether the error says that a limit was exceeded.
+pub fn is_over_limit(error: &DataFusionError) -> bool {
+    shared(error).kind == ErrorKind::OverLimit
+}
+
 /// Returns whether the error says that a table version or a prepared program is gone, so that planning again may help.
 pub fn is_gone(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound)

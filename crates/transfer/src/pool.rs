@@ -46,6 +46,12 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns whether results reach this process over a network.
     fn is_remote(&self) -> bool;
 
+    /// Returns whether the pool carries out programs with lookups (joins with the results of other programs). It refuses
+    /// them otherwise.
+    fn takes_lookups(&self) -> bool {
+        false
+    }
+
     /// Lists the tables and views of the caller's tenant; with `tenant`, those of that tenant, which only callers with
     /// the right to see other tenants' tables may ask for.
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing>;

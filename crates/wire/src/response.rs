@@ -39,6 +39,8 @@ pub enum Response {
         newest: Version,
         /// Keys by which the node encrypts its answers; `None` if it cannot.
         sealing: Option<Sealing>,
+        /// Whether the node takes plans with joins, which become lookups.
+        lookups: bool,
     },
     /// Says how far the node executes each operator of a plan: the only answer to `Prepare`, and the first answer to
     /// `Execute` of a plan.
@@ -143,17 +145,20 @@ impl Response {
                 return Ok(batch::encode_batch(FrameKind::Batch, rows, None)?.messages);
             }
             Response::Parcel(parcel) => parcel.clone(),
-            Response::Hello { version, server, tenant, instance, newest, sealing } => body(&proto::Welcome {
-                version: *version,
-                server: server.clone(),
-                tenant: tenant.as_str().to_string(),
-                instance: *instance,
-                newest: newest.0,
-                suites: sealing.map_or_else(Vec::new, |_| vec![SUITE]),
-                node_key: sealing
-                    .and_then(|sealing| sealing.node_key)
-                    .map_or_else(Bytes::new, |key| Bytes::copy_from_slice(&key.0)),
-            }),
+            Response::Hello { version, server, tenant, instance, newest, sealing, lookups } => {
+                body(&proto::Welcome {
+                    version: *version,
+                    server: server.clone(),
+                    tenant: tenant.as_str().to_string(),
+                    instance: *instance,
+                    newest: newest.0,
+                    suites: sealing.map_or_else(Vec::new, |_| vec![SUITE]),
+                    node_key: sealing
+                        .and_then(|sealing| sealing.node_key)
+                        .map_or_else(Bytes::new, |key| Bytes::copy_from_slice(&key.0)),
+                    lookups: *lookups,
+                })
+            }
             Response::Prepared { prepared, table_schema } => {
                 body(&proto::write_prepared(prepared, table_schema)?)
             }
@@ -198,14 +203,14 @@ impl Response {
         let body = &message.body;
         Ok(match message.kind {
             FrameKind::Welcome => {
-                let proto::Welcome { version, server, tenant, instance, newest, suites, node_key } =
+                let proto::Welcome { version, server, tenant, instance, newest, suites, node_key, lookups } =
                     read(body)?;
                 let (tenant, newest) = (TenantName::new(tenant)?, Version(newest));
                 // A node of a later version may know other cipher suites only, or have a key of another form; both are
                 // ignored.
                 let node_key = node_key[..].try_into().ok().map(PublicKey);
                 let sealing = suites.contains(&SUITE).then_some(Sealing { node_key });
-                Response::Hello { version, server, tenant, instance, newest, sealing }
+                Response::Hello { version, server, tenant, instance, newest, sealing, lookups }
             }
             FrameKind::Prepared => proto::read_prepared(read(body)?)?,
             FrameKind::Batch => {
@@ -249,7 +254,8 @@ impl Response {
     pub(crate) fn examples(kind: FrameKind) -> Vec<Response> {
         use crate::ChunkOutline;
         use crate::tests::{
-            name, prepared, queries, receipt, rows, schema, statistics, status, table_info, view,
+            name, prepared, prepared_with_lookups, queries, receipt, rows, schema, statistics, status,
+            table_info, view,
         };
         use farpool_model::{BackupFile, LoadedVersion};
         match kind {
@@ -262,6 +268,7 @@ impl Response {
                     instance: u64::MAX,
                     newest: Version(3),
                     sealing: None,
+                    lookups: false,
                 },
                 Response::Hello {
                     version: 1,
@@ -270,6 +277,7 @@ impl Response {
                     instance: 0,
                     newest: Version(0),
                     sealing: Some(Sealing { node_key: None }),
+                    lookups: true,
                 },
                 Response::Hello {
                     version: 1,
@@ -278,9 +286,12 @@ impl Response {
                     instance: 0,
                     newest: Version(0),
                     sealing: Some(Sealing { node_key: Some(PublicKey([7; 32])) }),
+                    lookups: false,
                 },
             ],
-            FrameKind::Prepared => vec![Response::Prepared { prepared: prepared(), table_schema: schema() }],
+            FrameKind::Prepared => [prepared(), prepared_with_lookups()]
+                .map(|prepared| Response::Prepared { prepared, table_schema: schema() })
+                .to_vec(),
             FrameKind::Batch => vec![Response::Batch(rows())],
             FrameKind::Parcel => vec![Response::Parcel(Bytes::from_static(b"parcel"))],
             FrameKind::Receipt => vec![Response::Receipt(receipt())],

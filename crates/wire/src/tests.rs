@@ -284,6 +284,26 @@ fn lists_of_a_node_have_limits() {
     assert_eq!(error.unwrap_err().kind, ErrorKind::OverLimit);
 }
 
+/// Two lookups, one in the program of the other, over tables with other columns than the scanned one.
+pub(crate) fn prepared_with_lookups() -> Prepared {
+    let other = |columns: &[usize]| Arc::new(schema().project(columns).unwrap());
+    let lookup = |table: &str, columns: &[usize], program: Option<Program>| Lookup {
+        kind: LookupKind::Left,
+        program: program
+            .unwrap_or_else(|| Program::scan(TableName::parse(table).unwrap(), &other(columns), &[0])),
+        table_schema: other(columns),
+        keys: vec![LookupKey { row: 0, result: 0 }],
+        residual: None,
+        mark: "mark".to_string(),
+    };
+    let inner = Program::scan(name("u"), &other(&[0, 2]), &[0, 1]);
+    let inner = Program { lookups: vec![lookup("s.v", &[0], None)], ..inner };
+    let mut prepared = prepared();
+    prepared.effective.lookups = vec![lookup("u", &[0, 2], Some(inner))];
+    prepared.answers.insert(0, OperatorAnswer { operator: Operator::Lookup, ..prepared.answers[0].clone() });
+    prepared
+}
+
 pub(crate) fn prepared() -> Prepared {
     let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Column(0));
     let effective = Program { filter: Some(filter), ..Program::scan(name("t"), &schema(), &[2]) };

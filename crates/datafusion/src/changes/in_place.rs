@@ -12,6 +12,7 @@ use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit};
 use farpool_model::{Output, Program};
 use farpool_planner::explain;
+use farpool_sql::error;
 use farpool_transfer::Handle;
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ impl InPlace {
         changed: &LogicalPlan,
         program: Program,
     ) -> Result<Option<InPlace>> {
-        let handle = pins::prepare(&**state, table, program).await?;
+        let handle = pins::prepare(&**state, (table, &[]), program).await.map_err(error::wrap)?;
         let of_table = &table.info().schema;
         let is_typed_so = handle.schema.fields().iter().all(|field| {
             of_table.field_with_name(field.name()).is_ok_and(|column| column.data_type() == field.data_type())
@@ -95,7 +96,8 @@ impl InPlace {
 
     /// Describes, as an indented block for EXPLAIN, what the pool does.
     pub fn explain(&self) -> String {
-        explain::explain(&self.table.pool().url(), &self.handle, &[], self.table.info())
+        let scanned = farpool_planner::rows::Rows::of_table(self.table.source());
+        explain::explain(&self.table.pool().url(), &self.handle, &[], &scanned)
     }
 
     /// Carries out the change; returns the number of changed rows.
@@ -114,8 +116,10 @@ fn is_assigned(name: &str, expr: &Expr) -> bool {
 }
 
 /// Returns the program for all rows of the plan, even if pushing it down costs more than running it here. Returns
-/// `None` if no program can express the plan, or push-down is disabled.
+/// `None` if no program without lookups can express the plan, or push-down is disabled.
 fn program_for(state: &SessionState, plan: &LogicalPlan) -> Result<Option<Program>> {
     let optimized = state.optimize(plan)?;
-    Ok(Fragment::read(&optimized).ok().and_then(|fragment| fragment.program(optimized.schema()).ok()))
+    let fragment = Fragment::read(&optimized).ok().filter(|fragment| !fragment.rows.are_joined());
+    let name = |i: usize| optimized.schema().field(i).name().clone();
+    Ok(fragment.and_then(|fragment| fragment.program(name).ok()))
 }

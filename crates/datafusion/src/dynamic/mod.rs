@@ -17,6 +17,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::joins::HashTableLookupExpr;
 use farpool_model::{Answer, CompareOp, Expr, NamedExpr, Output, Program, TableInfo, cast, limits};
+use farpool_planner::rows::Rows;
 use farpool_planner::{estimate, split};
 use farpool_sql::literal;
 use keys::Keys;
@@ -61,15 +62,17 @@ pub(crate) fn conditions(
     program: &Program,
     dynamic: &[Arc<dyn PhysicalExpr>],
     watches: &[(u64, Arc<KeyWatch>)],
-    info: &TableInfo,
+    rows: &Rows,
 ) -> Option<Expr> {
+    let info = &*rows.info;
     let column = |index: usize| outputs(program).get(index).map(|o| o.expr.clone());
     let current = dynamic.iter().filter_map(|f| {
         let now = f.downcast_ref::<DynamicFilterPhysicalExpr>()?.current().ok()?;
         let watch = watches.iter().find(|(id, _)| f.expression_id() == Some(*id)).map(|(_, watch)| &**watch);
         Some(Reader { column: &column, info, watch, keys: OnceCell::new() }.conditions(&now))
     });
-    let can_run = |e: &Expr| split::place(e.clone(), &info.schema).answer == Answer::Exact;
+    // Conditions are added to the scan, which has no columns of lookups.
+    let can_run = |e: &Expr| split::place(e.clone(), &rows.table.info.schema).answer == Answer::Exact;
     // All sets of keys together may take at most half of a plan, so that they fit however they are encoded.
     let mut bytes_left = limits::PLAN_BYTES_MAX / 2;
     let mut fits = |e: &Expr| {

@@ -87,6 +87,11 @@ const SLOW_PATTERNS: Rates = Rates {
     engine_spread_rows: 1e2,
     engine_text_rows: 1e2,
     engine_top_rows: 1e2,
+    pool_build_rows: 1e15,
+    pool_probe_rows: 1e15,
+    pool_joined_rows: 1e15,
+    engine_build_rows: 1e2,
+    engine_probe_rows: 1e2,
 };
 
 proptest! {

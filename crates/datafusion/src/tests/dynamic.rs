@@ -15,6 +15,8 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_plan::joins::join_hash_map::JoinHashMapU32;
 use datafusion::physical_plan::joins::{HashTableLookupExpr, Map, SeededRandomState};
 use farpool_model::{Aggregate, AggregateFunction, ColumnStatistics, NamedExpr, Output, Program, TableInfo};
+use farpool_planner::joins::sizes::Source;
+use farpool_planner::rows::Rows;
 use farpool_sql::literal::from_scalar;
 use farpool_transfer::Pool;
 use std::sync::Arc;
@@ -35,6 +37,10 @@ fn found(info: &TableInfo, current: Filter) -> Option<String> {
     found_of(info, current, Vec::new())
 }
 
+fn rows_of(info: &TableInfo) -> Rows {
+    Rows::of_table(Source { info: Arc::new(info.clone()), sketches: Arc::default() })
+}
+
 /// Returns, as text, the condition that a scan derives from a join's dynamic filter `current`, where `keys` are the
 /// join keys of the smaller side.
 fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<String> {
@@ -45,7 +51,8 @@ fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<St
     let usable = usable(&program, &[Arc::clone(&dynamic) as Filter]);
     dynamic.update(current).unwrap();
     let watches = [(dynamic.expression_id().unwrap(), watch_with(keys, 1))];
-    conditions(&program, &usable, &watches, info).map(|found| found.display(&info.schema).to_string())
+    conditions(&program, &usable, &watches, &rows_of(info))
+        .map(|found| found.display(&info.schema).to_string())
 }
 
 /// Creates a watch that has collected the join keys `keys`, and has seen the end of one of `partitions` partitions.
@@ -208,7 +215,7 @@ async fn a_tap_tells_all_keys_or_none() {
     let program = Program::scan(info.name.clone(), &info.schema, &SCANNED);
     let with = |watch: &Arc<KeyWatch>| {
         let watches = [(dynamic.expression_id().unwrap(), Arc::clone(watch))];
-        let found = conditions(&program, &[Arc::clone(&dynamic)], &watches, &info);
+        let found = conditions(&program, &[Arc::clone(&dynamic)], &watches, &rows_of(&info));
         found.map(|found| found.display(&info.schema).to_string())
     };
     let watch = watch_with(vec![Arc::new(Int32Array::from(vec![5, 6]))], 2);
@@ -217,7 +224,7 @@ async fn a_tap_tells_all_keys_or_none() {
     assert_eq!(with(&watch).as_deref(), Some("k IN (5, 6)"));
     let many: ArrayRef = Arc::new(Int32Array::from(vec![1; 500_001]));
     assert_eq!(with(&watch_with(vec![many], 1)), None, "too many");
-    assert_eq!(conditions(&program, &[Arc::clone(&dynamic)], &[], &info), None, "no watch");
+    assert_eq!(conditions(&program, &[Arc::clone(&dynamic)], &[], &rows_of(&info)), None, "no watch");
 }
 
 #[tokio::test]
@@ -243,7 +250,7 @@ async fn conditions_on_keys_go_in_front_of_a_grouping_and_others_do_not() {
         vec![col("k", &schema).unwrap(), col("n", &schema).unwrap()],
         both(&info, Operator::And, of_key, of_count),
     ));
-    let found = conditions(&program, &usable(&program, &[Arc::clone(&dynamic)]), &[], &info);
+    let found = conditions(&program, &usable(&program, &[Arc::clone(&dynamic)]), &[], &rows_of(&info));
     assert_eq!(found.unwrap().display(&info.schema).to_string(), "k < 3");
     let whole = Program {
         output: Output::Aggregate { keys: Vec::new(), aggregates: vec![count] },

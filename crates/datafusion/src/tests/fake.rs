@@ -240,7 +240,7 @@ impl Pool for Fake {
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
         let prepared = self.answer(program)?;
         let info = self.info(&program.table)?;
-        self.ran.lock().push(farpool_planner::explain::one_line(&prepared.effective, &info));
+        self.ran.lock().push(farpool_planner::explain::one_line(&prepared.effective, &info.schema));
         let batches = run(&prepared, self.find(&program.table)?, &info.schema).await?;
         let mut parts = vec![Vec::new(); if self.remote { 1 } else { streams_wanted }];
         let count = parts.len();

@@ -356,6 +356,10 @@ impl Pool for NearPool {
         true
     }
 
+    fn takes_lookups(&self) -> bool {
+        self.remote.takes_lookups()
+    }
+
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
         let listing = self.remote.list(tenant).await?;
         if tenant.is_none() {

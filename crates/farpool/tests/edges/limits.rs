@@ -36,6 +36,11 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
         "KEY_BYTES_MAX",
         "decides whether keys of a join are worth sending",
     ),
+    (
+        "crates/datafusion/src/lookup.rs",
+        "LOOKED_UP_AGAIN_MAX",
+        "decides which joins are worth carrying out twice",
+    ),
     ("crates/sql/src/names.rs", "NAMES_SHOWN_MAX", "the length of a message"),
     ("crates/farpool/src/report/html/heat.rs", "VALUES_MAX", "the look of a page"),
     ("crates/node/src/resp/slow.rs", "TOKEN_BYTES_MAX", "which arguments are looked at for tokens"),

@@ -5,13 +5,13 @@ use super::{COLUMNS_MAX, ROW_GROUP_ROWS};
 /// Maximum bytes of an encoded plan.
 pub const PLAN_BYTES_MAX: usize = 4 << 20;
 
-/// Maximum depth of nested relations in a plan. Reason: engines nest only a few, and each takes a stack frame of the
-/// decoder.
-pub const PLAN_RELATIONS_MAX: usize = 64;
+/// Maximum number of relations in a plan, in all sides of its joins. Reason: [`LOOKUPS_MAX`] joins, each with up to five
+/// relations on its right side, take 197; engines nest only a few more.
+pub const PLAN_RELATIONS_MAX: usize = 256;
 
 /// Maximum depth of nested protocol buffer messages for which the decoded size of a plan is computed. Reason: more than
 /// all levels of relations and expressions that the decoder accepts.
-pub const PLAN_LEVELS_MAX: usize = 1024;
+pub const PLAN_LEVELS_MAX: usize = 2048;
 
 /// Maximum number of functions that a plan may declare, and also of types. Reason: several times the number that exist.
 pub const PLAN_DECLARATIONS_MAX: usize = 1024;
@@ -88,8 +88,11 @@ pub const TOP_ROWS_MAX: usize = ROW_GROUP_ROWS;
 /// hardly change the order.
 pub const SORT_KEYS_MAX: usize = 64;
 
-/// Maximum number of planning answers per program. Reason: a program gets one for each of its operators.
+/// Maximum number of planning answers per program. Reason: a program gets one for each of its operators, and one for each
+/// lookup.
 pub const ANSWERS_MAX: usize = 64;
+
+const _: () = assert!(LOOKUPS_MAX + 8 <= ANSWERS_MAX && 6 * (LOOKUPS_MAX + 1) <= PLAN_RELATIONS_MAX);
 
 /// Maximum bytes of a filter in the predicate cache, which records the rows that pass a filter. Reason: each new filter
 /// is compared with the cached ones.

@@ -9,6 +9,7 @@ use super::connection::{Connection, RequestCancel, StreamWork};
 use super::plans::{PlanMemory, PlanShortage};
 use super::programs::{ProgramStart, RequestedResult};
 use crate::admission::cannot_wait;
+use crate::version_choice::VersionChoice;
 use crate::{Caller, Shape};
 use farpool_catalog::{AwaitedStatistics, Commit};
 use farpool_memory::Reservation;
@@ -16,7 +17,7 @@ use farpool_model::{Error, Expr, Prepared, Relation, Result, ResultForm, SchemaF
 use farpool_pipeline::{BoundProgram, Run};
 use farpool_wire::sealed::{Digest, NodeProof, SealedRequest, Sealer};
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, Role, substrait};
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Consequence of executing a request.
@@ -366,7 +367,8 @@ fn answers(program: &BoundProgram) -> Response {
     Response::Prepared { prepared, table_schema }
 }
 
-/// Decodes a plan that was made for columns with the fingerprint `expected`, and binds its program to a table version.
+/// Decodes a plan that was made for columns with the fingerprint `expected` of the table that it scans, and binds its
+/// program to a version of that table. The tables of its lookups are looked up as those of any program of the caller.
 fn prepare(
     caller: &Caller,
     connection: &Connection,
@@ -374,20 +376,24 @@ fn prepare(
     expected: Option<SchemaFingerprint>,
     memory: &PlanMemory,
 ) -> Result<BoundProgram> {
-    let found = OnceCell::new();
+    // The table that is scanned is looked up first. A table that is looked up twice has the same columns both times.
+    let found: RefCell<Vec<(TableName, VersionChoice)>> = RefCell::default();
     let schema_of = |name: &TableName| {
+        let mut found = found.borrow_mut();
+        if let Some((_, choice)) = found.iter().find(|(known, _)| known == name) {
+            return Ok(choice.schema().clone());
+        }
+        let expected = expected.filter(|_| found.is_empty());
         let choice = caller.choose_version(name, expected, &connection.prepared_programs)?;
         let schema = choice.schema().clone();
-        // A plan reads one table. If the decoder looks it up twice, the first result counts.
-        drop(found.set((name.clone(), choice)));
+        found.push((name.clone(), choice));
         Ok(schema)
     };
     let program = substrait::decode_program_within(plan, &schema_of, &|bytes| memory.hold(bytes))?;
-    let Some((_, choice)) = found.into_inner().filter(|(name, _)| *name == program.table) else {
-        return Err(Error::invalid("the plan reads no table, or more than one"));
-    };
+    let scanned = found.into_inner().into_iter().find(|(name, _)| *name == program.table);
+    let (_, choice) = scanned.ok_or_else(|| Error::internal("a plan whose table was not looked up"))?;
     let (version, table) = choice.version(program.version, &connection.prepared_programs)?;
-    caller.prepare(&program, version, table)
+    caller.prepare_with(&program, version, table, &connection.prepared_programs)
 }
 
 /// Decodes a plan that has additional conditions for the prepared program `kept`; returns them as one condition, or
@@ -397,5 +403,9 @@ fn read_conditions(kept: &BoundProgram, plan: &[u8], memory: &PlanMemory) -> Res
         true => Ok(kept.table().schema.clone()),
         false => Err(Error::invalid("conditions are over another table than the program")),
     };
-    Ok(substrait::decode_program_within(plan, &schema_of, &|bytes| memory.hold(bytes))?.filter)
+    let program = substrait::decode_program_within(plan, &schema_of, &|bytes| memory.hold(bytes))?;
+    if !program.lookups.is_empty() {
+        return Err(Error::invalid("conditions are over the table of the program alone, without joins"));
+    }
+    Ok(program.filter)
 }

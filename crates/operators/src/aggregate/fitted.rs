@@ -64,10 +64,13 @@ impl FittedAggregation {
     /// # Errors
     /// Fails only on a bug in this crate.
     pub(crate) fn of_rows(
-        aggregation: Aggregation,
+        mut aggregation: Aggregation,
         bounds: impl Fn(usize) -> Option<(i64, i64)>,
     ) -> Result<Self> {
-        let sums_fit = bound::sums_of_rows_fit(&aggregation, ROWS_MAX, bounds);
+        let sums_fit = bound::sums_of_rows_fit(&aggregation, ROWS_MAX, &bounds);
+        if aggregation.paths.fused && !aggregation.keys.is_empty() {
+            aggregation.packing = packing::of_rows(&aggregation, &bounds)?.map(Arc::new);
+        }
         Ok(FittedAggregation { sums_fit, ..FittedAggregation::of_any(aggregation)? })
     }
 

@@ -7,6 +7,7 @@
 
 use super::fitted::FittedAggregation;
 use super::give::{give, partitions};
+use super::limit::MergedBytes;
 use super::partial::Partial;
 use super::radix::Partitions;
 use super::whole::WholeTables;
@@ -30,23 +31,25 @@ pub(crate) struct Merging {
     partials: Vec<Partial>,
     /// For each partial aggregation and partition, the ids of its groups.
     partitions: Vec<Vec<Vec<u32>>>,
+    merged: MergedBytes,
     tasks: usize,
 }
 
 impl Merging {
     /// Takes the partials of all workers.
     pub(crate) fn new(fitted: &FittedAggregation, mut partials: Vec<Partial>) -> Self {
+        let merged = MergedBytes::of(&partials);
         if let Ok(whole) = &fitted.whole {
             let tables = partials.into_iter().filter_map(|p| p.whole).collect();
             let whole = WholeTables::new(whole, tables);
             let tasks = whole.tasks();
-            return Merging { whole: Some(whole), ..Merging::of_tasks(tasks) };
+            return Merging { whole: Some(whole), ..Merging::of_tasks(tasks, merged) };
         }
         if partials.iter().any(|p| p.radix.is_some()) {
             let held = partials.into_iter().map(|p| (p.groups, p.stores, p.radix));
             let radix = Partitions::new(held);
             let tasks = radix.tasks();
-            return Merging { radix: Some(radix), ..Merging::of_tasks(tasks) };
+            return Merging { radix: Some(radix), ..Merging::of_tasks(tasks, merged) };
         }
         if fitted.aggregation.keys.is_empty() {
             if partials.is_empty() {
@@ -64,11 +67,11 @@ impl Merging {
             0 | 1 => Vec::new(),
             _ => partials.iter().map(|p| partitions(&p.groups, tasks)).collect(),
         };
-        Merging { partials, partitions, ..Merging::of_tasks(tasks) }
+        Merging { partials, partitions, ..Merging::of_tasks(tasks, merged) }
     }
 
-    fn of_tasks(tasks: usize) -> Self {
-        Merging { whole: None, radix: None, partials: Vec::new(), partitions: Vec::new(), tasks }
+    fn of_tasks(tasks: usize, merged: MergedBytes) -> Self {
+        Merging { whole: None, radix: None, partials: Vec::new(), partitions: Vec::new(), merged, tasks }
     }
 
     /// Returns the number of merge tasks.
@@ -79,14 +82,14 @@ impl Merging {
     /// Merges one partition and emits its groups.
     ///
     /// # Errors
-    /// `Invalid` when a sum does not fit its type.
+    /// `Invalid` when a sum does not fit its type; `OverLimit` if the groups exceed their memory limit.
     pub(crate) fn run(&self, fitted: &FittedAggregation, task: usize, emit: &mut Emit<'_>) -> Result<()> {
         let aggregation = &fitted.aggregation;
         if let (Some(tables), Ok(whole)) = (&self.whole, &fitted.whole) {
             return tables.run(aggregation, whole, task, emit);
         }
         if let (Some(partitions), Some(shape)) = (&self.radix, &fitted.radix) {
-            return partitions.run(aggregation, shape, task, emit);
+            return partitions.run(aggregation, shape, &self.merged, task, emit);
         }
         if let [partial] = self.partials.as_slice() {
             let groups = partial.groups.len();
@@ -97,6 +100,7 @@ impl Merging {
         }
         let mut merged = Partial::new(aggregation);
         let mut to = Vec::new();
+        let mut held = self.merged.hold();
         for (partial, partitions) in self.partials.iter().zip(&self.partitions) {
             let from = &partitions[task];
             merged.groups.intern_groups(&partial.groups, from, &mut to)?;
@@ -104,6 +108,7 @@ impl Merging {
             for (store, other) in merged.stores.iter_mut().zip(&partial.stores) {
                 store.merge(other, from, &to)?;
             }
+            held.set(merged.group_bytes())?;
         }
         let all: Vec<u32> = (0..u32_checked(merged.groups.len())).collect();
         let _ = give(aggregation, &merged.groups, &merged.stores, &all, emit)?;

@@ -30,8 +30,8 @@
 //! - code shared by ways: [`extent`], [`unfit`], [`valid`], [`arrays`], [`packing`], [`dense`];
 //! - the ways; they share [`partial`], the state of one worker;
 //! - what is known of a whole table: [`fitted`], with [`bound`], which bounds the memory;
-//! - [`choose`], and [`run`], which runs the chosen way and emits groups early if they exceed the memory limit
-//!   ([`spill`]);
+//! - [`choose`], and [`run`], which runs the chosen way and, if groups exceed the memory limit, emits them early
+//!   ([`spill`]) or fails ([`limit`]);
 //! - [`merge`], which merges the workers' partials.
 //!
 //! A *lane* is a column or an expression evaluated as 64-bit integers ([`crate::lanes`]). Rows are *partitioned* by the
@@ -51,6 +51,7 @@ mod fold;
 mod fused;
 mod general;
 mod give;
+mod limit;
 mod merge;
 mod mixed;
 mod packing;

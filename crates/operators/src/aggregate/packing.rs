@@ -22,15 +22,39 @@ const ROWS_PER_TEXT_MIN: usize = 32;
 /// # Errors
 /// Fails only on a bug in this crate.
 pub(super) fn of(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Option<Packing>> {
-    let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
+    let bounds = |column| bounds_of(groups, column);
+    of_known(aggregation, &bounds, &|column| nullable(groups, column), &|column| dictionaries(groups, column))
+}
+
+/// Returns how the group keys of `aggregation` are packed for any rows whose columns have values within `bounds` or
+/// NULL; `None` if they may not fit, or a group key is a string.
+///
+/// # Errors
+/// Fails only on a bug in this crate.
+pub(super) fn of_rows(
+    aggregation: &Aggregation,
+    bounds: &dyn Fn(usize) -> Option<(i64, i64)>,
+) -> Result<Option<Packing>> {
+    of_known(aggregation, bounds, &|_| true, &|_| None)
+}
+
+/// Returns how the group keys are packed, given for each column its bounds, whether it may have NULLs, and its
+/// dictionaries.
+fn of_known(
+    aggregation: &Aggregation,
+    bounds: &dyn Fn(usize) -> Option<(i64, i64)>,
+    nullable: &dyn Fn(usize) -> bool,
+    dictionaries: &dyn Fn(usize) -> Option<Vec<ArrayRef>>,
+) -> Result<Option<Packing>> {
+    let intervals = aggregation.lanes.intervals(bounds);
     let mut known = Vec::with_capacity(aggregation.keys.len());
     for key in &aggregation.keys {
         let data_type = key.compiled.data_type().clone();
-        let nullable = key.compiled.columns().iter().any(|column| nullable(groups, *column));
+        let nullable = key.compiled.columns().iter().any(|column| nullable(*column));
         let column = key.compiled.as_column();
         let interval = key.lane.and_then(|lane| intervals[lane]);
         let of_texts = column.filter(|_| schema::is_bytes(&data_type));
-        let texts = of_texts.and_then(|column| dictionaries(groups, column));
+        let texts = of_texts.and_then(dictionaries);
         let bounds = match (&texts, interval) {
             (Some(_), _) => Some((0, 0)),
             (None, Some(interval)) => Some(interval),

@@ -25,8 +25,10 @@ pub(crate) struct Partial {
 /// State by which a worker keeps its groups within its memory limit.
 #[derive(Debug)]
 pub(crate) struct SpillState {
-    /// Maximum number of bytes for the groups.
+    /// Maximum number of bytes for the groups, above which they are emitted early.
     pub(super) room: usize,
+    /// Maximum number of bytes for the groups, above which the aggregation fails.
+    pub(super) limit: usize,
     /// Number of rows added since the hash table was last empty.
     pub(super) rows: u64,
     /// Number of rows that will be emitted without grouping before grouping is tried again.
@@ -35,7 +37,7 @@ pub(crate) struct SpillState {
 
 impl Default for SpillState {
     fn default() -> Self {
-        SpillState { room: usize::MAX, rows: 0, bypass: 0 }
+        SpillState { room: usize::MAX, limit: usize::MAX, rows: 0, bypass: 0 }
     }
 }
 
@@ -75,6 +77,12 @@ impl Partial {
     /// partial results.
     pub(crate) fn set_room(&mut self, bytes: usize) {
         self.spill.room = bytes;
+    }
+
+    /// Sets the memory limit of groups that are never emitted early to `bytes` from now on. The aggregation fails when
+    /// they exceed it.
+    pub(crate) fn set_limit(&mut self, bytes: usize) {
+        self.spill.limit = bytes;
     }
 
     /// Grows the stores of all accumulators to the current number of groups.

@@ -44,7 +44,8 @@ impl FittedAggregation {
     /// memory limit are passed to `emit`.
     ///
     /// # Errors
-    /// `Invalid` when an expression fails on one of them.
+    /// `Invalid` when an expression fails on one of them; `OverLimit` if groups that are never emitted early exceed
+    /// their memory limit.
     pub(crate) fn run(
         &self,
         batches: &mut Batches<'_>,
@@ -98,6 +99,7 @@ impl FittedAggregation {
                 partial.spill.rows += passed;
                 memo.leaving = self.spill(partial);
                 self.let_go(&mut memo.leaving, partial, batches.pace, emit)?;
+                self.keep_limit(partial, batches.pace)?;
                 passed
             }
         };
@@ -118,7 +120,8 @@ impl FittedAggregation {
     }
 
     /// Aggregates into a hash table of groups, by the mixed way or the general way. After any batch, groups may be
-    /// emitted early, and rows may be emitted without grouping, if the memory limit is exceeded.
+    /// emitted early, and rows may be emitted without grouping, if the memory limit is exceeded; or the aggregation
+    /// fails.
     fn run_batches(
         &self,
         batches: &mut Batches<'_>,
@@ -172,7 +175,13 @@ impl FittedAggregation {
 
     /// Makes room for the records of a batch, if rows are partitioned by the hash of their group keys. Returns false
     /// if the step ends before that is finished.
+    ///
+    /// # Errors
+    /// `OverLimit` if groups that are never emitted early exceed their memory limit.
     fn make_room(&self, partial: &mut Partial, pace: &mut dyn Pace) -> Result<bool> {
+        if !self.keep_limit(partial, pace)? {
+            return Ok(false);
+        }
         match (&mut partial.radix, &self.radix) {
             (Some(radix), Some(shape)) => radix.make_room(&self.aggregation, shape, pace),
             _ => Ok(true),

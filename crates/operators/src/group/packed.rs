@@ -14,6 +14,7 @@ use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use farpool_model::Result;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Bit fields of all group keys in a code.
@@ -79,7 +80,8 @@ impl Packing {
     /// # Errors
     /// `Internal` for a string that the table does not have.
     pub(crate) fn lanes_of(&self, key: usize, array: &ArrayRef) -> Result<Vec<i64>> {
-        self.texts(key).map_or_else(|| lanes_of_array(array), |texts| texts.numbers(array))
+        self.texts(key)
+            .map_or_else(|| lanes_of_array(array).map(Cow::into_owned), |texts| texts.numbers(array))
     }
 
     /// Writes the values of one group key into its field of each code. The field must be 0 before.
@@ -98,6 +100,11 @@ impl Packing {
         let Field { min, mask, .. } = self.fields[key];
         let pairs = outside.iter_mut().zip(values);
         pairs.for_each(|(outside, value)| *outside |= value.wrapping_sub(min).cast_unsigned() & !mask != 0);
+    }
+
+    /// Returns the least value of one group key as an integer.
+    pub(crate) fn least(&self, key: usize) -> i64 {
+        self.fields[key].min
     }
 
     /// Returns the number of bits of a code.

@@ -37,7 +37,7 @@ impl KeyValues<'_> {
     /// Returns the values of a group key of up to 64 bits as integers.
     pub(super) fn narrow(&self) -> Result<Cow<'_, [i64]>> {
         match self {
-            KeyValues::Array(array) => lanes_of_array(array).map(Cow::Owned),
+            KeyValues::Array(array) => lanes_of_array(array),
             KeyValues::Lane { values, .. } => Ok(Cow::Borrowed(values)),
         }
     }
@@ -56,8 +56,9 @@ impl KeyValues<'_> {
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
-pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
-    Ok(match array.data_type() {
+pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Cow<'_, [i64]>> {
+    let lanes: Vec<i64> = match array.data_type() {
+        DataType::Int64 => return Ok(Cow::Borrowed(array.as_primitive::<Int64Type>().values())),
         DataType::Boolean => array.as_boolean().values().iter().map(i64::from).collect(),
         // Adding 0.0 turns -0.0 into 0.0, so that both are the same group key.
         DataType::Float32 => {
@@ -73,7 +74,8 @@ pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
             T => array.as_primitive::<T>().values().iter().map(|v| *v as i64).collect(),
             return Err(Error::internal(format!("{other} is no key of 64 bits")))
         ),
-    })
+    };
+    Ok(Cow::Owned(lanes))
 }
 
 /// Converts integers that stand for group keys to an array of `data_type`.

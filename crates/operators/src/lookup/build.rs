@@ -1,15 +1,21 @@
 //! The build side of a lookup: its rows, and the index by their join keys.
 
-use super::index::{Index, Scratch};
+use super::column::ColumnCopy;
+use super::index::{Index, KeyRanges, Scratch};
 use crate::failure;
 use crate::group::{HashKey, lanes_of_array};
+use crate::pace::{Pace, Unpaced};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, SchemaRef};
-use arrow_select::concat::concat;
 use arrow_select::filter::filter_record_batch;
-use farpool_model::{Error, Expr, KeyFilter, KeySet, Literal, Result, Value, limits, schema};
+use farpool_model::key_filter::KeyFilterBuilder;
+use farpool_model::key_set::KeySetBuilder;
+use farpool_model::{Error, Expr, KeyFilter, KeySet, Literal, Result, Value, schema};
 use farpool_statistics::keys;
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bits per key of a Bloom filter of join keys. Reason: one row in 200 without a match passes it.
 const KEY_BITS: usize = 16;
@@ -32,22 +38,72 @@ enum KeyTest {
     Filter(KeyFilter),
 }
 
-/// A lookup table that is being built, in steps. Each step takes time in proportion to one batch, except one step per
-/// column, which copies the column.
+/// A lookup table that is being built, in steps, by any number of threads. A step ends soon after its pace does, except
+/// that a column of strings is copied in one step.
+///
+/// First, rows without a key are dropped and the range of the keys is found, by one thread. Then the index, the test of
+/// keys, and each column are independent tasks.
 pub struct LookupBuild {
-    index: Index,
     schema: SchemaRef,
-    keys: Vec<Vec<ArrayRef>>,
+    keys: Vec<usize>,
+    hash_key: HashKey,
+    has_condition: bool,
+    preparation: Mutex<Preparation>,
+    rows: OnceLock<Rows>,
+    /// One task for the index, one for the test of keys, and one for each column.
+    tasks: Vec<Mutex<Task>>,
+    index_bytes: AtomicUsize,
+}
+
+/// Outcome of a step of a [`LookupBuild`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildStep {
+    /// Something was done; there may be more to do.
+    Worked,
+    /// Other threads are doing all that can be done now.
+    Busy,
+    /// The table can be taken.
+    Done,
+}
+
+/// The rows of the build side, of which some may still have NULLs in their keys.
+struct Preparation {
+    left: std::vec::IntoIter<RecordBatch>,
+    ranges: KeyRanges,
+    rows: Rows,
+}
+
+/// The rows of the build side whose keys are not NULL.
+#[derive(Default)]
+struct Rows {
     batches: Vec<RecordBatch>,
-    next: usize,
-    columns: Vec<ArrayRef>,
+    /// For each batch, an array for every join key.
+    keys: Vec<Vec<ArrayRef>>,
+    count: usize,
     has_null_keys: bool,
-    key_test: Option<KeyTest>,
+}
+
+/// A part of the table that is built independently of the others.
+enum Task {
+    /// The preparation is not done.
+    Waiting,
+    Index(Box<Index>),
+    /// Adds the keys of the batches from this number on.
+    Test(TestBuilder, usize),
+    Column(ColumnCopy),
+    Taken,
+}
+
+/// A test of keys that is being built.
+enum TestBuilder {
+    Set(KeySetBuilder),
+    Filter(KeyFilterBuilder),
+    None,
 }
 
 impl LookupBuild {
     /// Begins to build a table of the rows of `batches`, which have the schema `schema`; `keys` are the positions of
-    /// the join keys.
+    /// the join keys. With `has_condition`, the table will have a [`LookupTable::condition`], if that is possible.
     ///
     /// # Errors
     /// `Invalid` without join keys or if there is no such column; `OverLimit` for 2^32 rows and more.
@@ -56,6 +112,7 @@ impl LookupBuild {
         batches: Vec<RecordBatch>,
         keys: &[usize],
         hash_key: HashKey,
+        has_condition: bool,
     ) -> Result<LookupBuild> {
         if keys.is_empty() || keys.iter().any(|key| *key >= schema.fields().len()) {
             return Err(Error::invalid("the join keys of a lookup are no columns of its rows"));
@@ -64,76 +121,197 @@ impl LookupBuild {
         if rows >= u32::MAX as usize {
             return Err(Error::over_limit(format!("a lookup may have {} rows", u32::MAX - 1)));
         }
-        let mut has_null_keys = false;
-        let mut whole = Vec::with_capacity(batches.len());
-        for batch in batches {
-            let nulls = keys.iter().filter_map(|key| batch.column(*key).nulls()).cloned();
-            let nulls = nulls.reduce(|nulls, more| both_valid(&nulls, &more));
-            whole.push(match nulls.filter(|nulls| nulls.null_count() > 0) {
-                None => batch,
-                Some(nulls) => {
-                    has_null_keys = true;
-                    let valid = BooleanArray::new(nulls.into_inner(), None);
-                    filter_record_batch(&batch, &valid).map_err(failure::of_kernel)?
-                }
-            });
-        }
-        let of_batch =
-            |batch: &RecordBatch| keys.iter().map(|key| batch.column(*key).clone()).collect::<Vec<_>>();
-        let of_keys: Vec<Vec<ArrayRef>> = whole.iter().map(of_batch).collect();
-        let key_types: Vec<_> = keys.iter().map(|key| schema.field(*key).data_type().clone()).collect();
-        let index = Index::new(&key_types, &of_keys, hash_key);
+        let types = keys.iter().map(|key| schema.field(*key).data_type().clone()).collect();
+        let tasks = 2 + schema.fields().len();
         Ok(LookupBuild {
-            index,
             schema,
-            keys: of_keys,
-            batches: whole,
-            next: 0,
-            columns: Vec::new(),
-            has_null_keys,
-            key_test: None,
+            keys: keys.to_vec(),
+            hash_key,
+            has_condition,
+            preparation: Mutex::new(Preparation {
+                left: batches.into_iter(),
+                ranges: KeyRanges::new(types),
+                rows: Rows::default(),
+            }),
+            rows: OnceLock::new(),
+            tasks: (0..tasks).map(|_| Mutex::new(Task::Waiting)).collect(),
+            index_bytes: AtomicUsize::new(0),
         })
     }
 
-    /// Takes one step. Returns whether there are more.
+    /// Takes one step, which ends soon after `pace` does.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    pub fn step(&mut self) -> Result<bool> {
-        if let Some(keys) = self.keys.get(self.next) {
-            self.index.insert(keys)?;
-            self.next += 1;
-            return Ok(true);
+    pub fn step(&self, pace: &mut dyn Pace) -> Result<BuildStep> {
+        let Some(rows) = self.rows.get() else { return self.prepare(pace) };
+        let mut step = BuildStep::Done;
+        for task in &self.tasks {
+            match task.try_lock() {
+                Some(mut task) => {
+                    if task.advance(rows, pace)? {
+                        if let Task::Index(index) = &*task {
+                            self.index_bytes.store(index.bytes(), Ordering::Relaxed);
+                        }
+                        return Ok(BuildStep::Worked);
+                    }
+                }
+                None => step = BuildStep::Busy,
+            }
         }
-        if !self.keys.is_empty() {
-            self.key_test = key_test(&std::mem::take(&mut self.keys))?;
-            return Ok(true);
+        Ok(step)
+    }
+
+    /// Drops rows with NULLs in their keys, and finds the range of the keys.
+    fn prepare(&self, pace: &mut dyn Pace) -> Result<BuildStep> {
+        let Some(mut preparation) = self.preparation.try_lock() else { return Ok(BuildStep::Busy) };
+        let Preparation { left, ranges, rows } = &mut *preparation;
+        for batch in left {
+            rows.add(batch, &self.keys, ranges)?;
+            if pace.ends() {
+                return Ok(BuildStep::Worked);
+            }
         }
-        let column = self.columns.len();
-        if column == self.schema.fields().len() {
-            return Ok(false);
+        // Another thread may have been faster.
+        if self.rows.get().is_none() {
+            let rows = std::mem::take(rows);
+            let test = TestBuilder::new(ranges, rows.count, self.has_condition);
+            let index = Box::new(Index::new(ranges, rows.count, self.hash_key));
+            let fields = self.schema.fields().iter().enumerate();
+            let columns = fields
+                .map(|(column, field)| Task::Column(ColumnCopy::new(column, field.data_type(), rows.count)));
+            let tasks = [Task::Index(index), Task::Test(test, 0)].into_iter().chain(columns);
+            self.tasks.iter().zip(tasks).for_each(|(place, task)| *place.lock() = task);
+            let is_first = self.rows.set(rows).is_ok();
+            assert!(is_first, "rows are prepared once, by the thread that has the lock");
         }
-        let arrays: Vec<&dyn Array> = self.batches.iter().map(|batch| &**batch.column(column)).collect();
-        self.columns.push(match arrays.is_empty() {
-            true => arrow_array::new_empty_array(self.schema.field(column).data_type()),
-            false => concat(&arrays).map_err(failure::of_kernel)?,
-        });
-        Ok(true)
+        Ok(BuildStep::Worked)
+    }
+
+    /// Returns the table, after a step was [`BuildStep::Done`]; `None` if it was returned before.
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
+    pub fn take(&self) -> Result<Option<LookupTable>> {
+        let (mut index, mut key_test, mut columns) = (None, None, Vec::new());
+        for task in &self.tasks {
+            match std::mem::replace(&mut *task.lock(), Task::Taken) {
+                Task::Index(built) => index = Some(*built),
+                Task::Test(built, _) => key_test = built.finish(),
+                Task::Column(copy) => columns.push(copy.finish().ok_or_else(not_built)?),
+                Task::Taken => return Ok(None),
+                Task::Waiting => return Err(not_built()),
+            }
+        }
+        let index = index.ok_or_else(|| Error::internal("a lookup table without an index"))?;
+        let has_null_keys = self.rows.get().is_some_and(|rows| rows.has_null_keys);
+        Ok(Some(LookupTable { index, schema: self.schema.clone(), columns, has_null_keys, key_test }))
     }
 
     /// Takes all steps that are left, and returns the table.
     ///
     /// # Errors
     /// Errors of [`LookupBuild::step`].
-    pub fn finish(mut self) -> Result<LookupTable> {
-        while self.step()? {}
-        let LookupBuild { index, schema, columns, has_null_keys, key_test, .. } = self;
-        Ok(LookupTable { index, schema, columns, has_null_keys, key_test })
+    pub fn finish(self) -> Result<LookupTable> {
+        while self.step(&mut Unpaced)? != BuildStep::Done {}
+        self.take()?.ok_or_else(|| Error::internal("a lookup table is taken twice"))
     }
 
     /// Returns the bytes of memory that the index takes so far.
     pub fn index_bytes(&self) -> usize {
-        self.index.bytes()
+        self.index_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Rows {
+    /// Adds the rows of a batch whose keys are not NULL, and notes their keys in `ranges`.
+    fn add(&mut self, batch: RecordBatch, keys: &[usize], ranges: &mut KeyRanges) -> Result<()> {
+        let nulls = keys.iter().filter_map(|key| batch.column(*key).nulls()).cloned();
+        let nulls = nulls.reduce(|nulls, more| both_valid(&nulls, &more));
+        let batch = match nulls.filter(|nulls| nulls.null_count() > 0) {
+            None => batch,
+            Some(nulls) => {
+                self.has_null_keys = true;
+                let valid = BooleanArray::new(nulls.into_inner(), None);
+                filter_record_batch(&batch, &valid).map_err(failure::of_kernel)?
+            }
+        };
+        let keys: Vec<ArrayRef> = keys.iter().map(|key| batch.column(*key).clone()).collect();
+        ranges.add(&keys);
+        self.count += batch.num_rows();
+        self.keys.push(keys);
+        self.batches.push(batch);
+        Ok(())
+    }
+}
+
+impl Task {
+    /// Goes on with the task until it is finished, or `pace` ends. Returns false if there was nothing to do.
+    fn advance(&mut self, rows: &Rows, pace: &mut dyn Pace) -> Result<bool> {
+        match self {
+            Task::Index(index) => return index.advance(&rows.keys, pace),
+            Task::Test(test, next) => {
+                if *next == rows.keys.len() || matches!(test, TestBuilder::None) {
+                    return Ok(false);
+                }
+                while let Some(keys) = rows.keys.get(*next) {
+                    test.add(keys)?;
+                    *next += 1;
+                    if pace.ends() {
+                        break;
+                    }
+                }
+            }
+            Task::Column(copy) => return copy.advance(&rows.batches, pace),
+            Task::Waiting | Task::Taken => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl TestBuilder {
+    /// Begins the test of `rows` keys; of no keys if it is not `wanted`, they are too many for a small one, or they are
+    /// of types without a hash.
+    fn new(ranges: &KeyRanges, rows: usize, wanted: bool) -> TestBuilder {
+        if !wanted {
+            return TestBuilder::None;
+        }
+        if let [only] = ranges.types()
+            && schema::is_integer_like(only)
+            // Values of these types need not fit a signed word.
+            && !matches!(only, DataType::Decimal128(..) | DataType::UInt64)
+            && let Some((first, last)) = ranges.of(0)
+            && let Some(set) = KeySetBuilder::new(first, last)
+        {
+            return TestBuilder::Set(set);
+        }
+        let has_hash = |key: &DataType| schema::is_integer_like(key) || schema::is_bytes(key);
+        match ranges.types().iter().all(has_hash) {
+            true => KeyFilterBuilder::new(rows, KEY_BITS).map_or(TestBuilder::None, TestBuilder::Filter),
+            false => TestBuilder::None,
+        }
+    }
+
+    fn add(&mut self, keys: &[ArrayRef]) -> Result<()> {
+        match self {
+            TestBuilder::Set(set) => keys.iter().try_for_each(|key| {
+                set.insert(&lanes_of_array(key)?);
+                Ok(())
+            }),
+            TestBuilder::Filter(filter) => {
+                filter.insert(&keys::of_rows(keys)?);
+                Ok(())
+            }
+            TestBuilder::None => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Option<KeyTest> {
+        match self {
+            TestBuilder::Set(set) => set.finish().map(KeyTest::Set),
+            TestBuilder::Filter(filter) => Some(KeyTest::Filter(filter.finish())),
+            TestBuilder::None => None,
+        }
     }
 }
 
@@ -193,43 +371,14 @@ impl LookupTable {
     }
 }
 
+fn not_built() -> Error {
+    Error::internal("a lookup table is taken before it is built")
+}
+
 fn bytes_of(columns: &[ArrayRef]) -> usize {
     columns.iter().map(|column| column.get_array_memory_size()).sum()
 }
 
 fn both_valid(left: &NullBuffer, right: &NullBuffer) -> NullBuffer {
     NullBuffer::new(left.inner() & right.inner())
-}
-
-/// Returns a test of these join keys, given by batches with an array per key; `None` if they are too many for a small
-/// one, or of types without a hash.
-///
-/// # Errors
-/// Fails only on a bug in this crate.
-fn key_test(batches: &[Vec<ArrayRef>]) -> Result<Option<KeyTest>> {
-    let Some(first) = batches.first() else { return Ok(None) };
-    if let [only] = &first[..]
-        && schema::is_integer_like(only.data_type())
-        // Values of these types need not fit a signed word.
-        && !matches!(only.data_type(), DataType::Decimal128(..) | DataType::UInt64)
-    {
-        let mut keys = Vec::new();
-        for batch in batches {
-            keys.extend(lanes_of_array(&batch[0])?);
-        }
-        if let Some(set) = KeySet::new(&keys) {
-            return Ok(Some(KeyTest::Set(set)));
-        }
-    }
-    let has_hash =
-        |key: &ArrayRef| schema::is_integer_like(key.data_type()) || schema::is_bytes(key.data_type());
-    let rows: usize = batches.iter().map(|keys| keys[0].len()).sum();
-    if !first.iter().all(has_hash) || rows > limits::KEY_SET_BYTES_MAX * 8 / KEY_BITS {
-        return Ok(None);
-    }
-    let mut hashes = Vec::with_capacity(rows);
-    for keys in batches {
-        hashes.extend(keys::of_rows(keys)?);
-    }
-    Ok(KeyFilter::new(hashes, KEY_BITS).map(KeyTest::Filter))
 }

@@ -27,6 +27,9 @@ pub struct Lookup {
     residual: Option<Compiled>,
     /// For each column of joined rows that nobody reads: NULLs, as many as a batch may have.
     blanks: Vec<Option<ArrayRef>>,
+    /// For each column of the table, the column of the scanned row that it is equal to in every joined row, if there is
+    /// one. Reason: the values of scanned rows are closer to one another.
+    equals: Vec<Option<usize>>,
 }
 
 /// Returns whether one match of a row decides about it, so that no others are looked for.
@@ -69,7 +72,15 @@ impl Lookup {
             (!is_read(column)).then(|| new_null_array(field.data_type(), limits::BATCH_ROWS))
         };
         let blanks = schema.fields().iter().enumerate().map(blank).collect();
-        Ok(Lookup { table, kind: lookup.kind, keys, width: row.fields().len(), schema, residual, blanks })
+        let equal = |(column, field): (usize, &FieldRef)| {
+            // Equal floats may be 0.0 and -0.0.
+            let is_same = lookup.kind == LookupKind::Inner && !field.data_type().is_floating();
+            let key = lookup.keys.iter().find(|key| key.result == column).filter(|_| is_same)?;
+            Some(key.row)
+        };
+        let equals = table.schema().fields().iter().enumerate().map(equal).collect();
+        let (kind, width) = (lookup.kind, row.fields().len());
+        Ok(Lookup { table, kind, keys, width, schema, residual, blanks, equals })
     }
 
     /// Returns the schema of joined rows.
@@ -188,12 +199,18 @@ impl Lookup {
         let is_whole =
             rows.len() == batch.num_rows() && rows.iter().zip(0..).all(|(row, place)| *row == place);
         let rows = UInt32Array::from(rows);
+        let scanned = |column: usize| match is_whole {
+            true => Ok(batch.column(column).clone()),
+            false => take(batch.column(column), &rows, None),
+        };
         let column = |(place, blank): (usize, &Option<ArrayRef>)| match (blank, place.checked_sub(self.width))
         {
             (Some(blank), _) => Ok(blank.slice(0, rows.len())),
-            (None, None) if is_whole => Ok(batch.column(place).clone()),
-            (None, None) => take(batch.column(place), &rows, None),
-            (None, Some(of_table)) => take(&self.table.columns()[of_table], &others, None),
+            (None, None) => scanned(place),
+            (None, Some(of_table)) => match self.equals[of_table] {
+                Some(column) => scanned(column),
+                None => take(&self.table.columns()[of_table], &others, None),
+            },
         };
         let columns = self.blanks.iter().enumerate().map(column).collect::<std::result::Result<Vec<_>, _>>();
         self.batch(columns.map_err(failure::of_kernel)?, rows.len())

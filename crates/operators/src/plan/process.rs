@@ -48,7 +48,7 @@ impl Plan {
     /// produced.
     ///
     /// # Errors
-    /// `Invalid` when an expression fails on a value.
+    /// `Invalid` when an expression fails on a value; `OverLimit` if groups exceed the limit of [`State::set_limit`].
     pub fn process(&self, group: &RowGroup, state: &mut State, emit: &mut Emit<'_>) -> Result<Work> {
         self.process_part(group, &mut Progress::default(), state, &mut Unpaced, emit)
     }

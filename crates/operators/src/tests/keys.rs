@@ -2,18 +2,20 @@
 //! distinct strings, and otherwise stored as sequences of words.
 
 use super::random::Random;
-use super::{POOL, Paths, TestTable, check, fitted_with, run_plan, sorted};
+use super::{POOL, Paths, TestTable, check, fitted_with, naive, run_plan, sorted};
 use crate::aggregate::{Aggregation, FittedAggregation};
-use crate::plan::Plan;
+use crate::group::HashKey;
+use crate::plan::{Memory, Plan};
 use arrow_array::{
     ArrayRef, BinaryViewArray, Decimal128Array, Float32Array, Float64Array, Int64Array, StringViewArray,
     UInt32Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::take::take;
-use farpool_columns::{RowGroup, encode_row_group};
+use farpool_columns::{Chunk, RowGroup, encode_row_group};
 use farpool_model::{
-    Aggregate, AggregateFunction, Expr, NamedExpr, Output, Program, TableName, TenantName, Value, limits,
+    Aggregate, AggregateFunction, ColumnStatistics, Columns, Expr, Literal, NamedExpr, Output, Program,
+    TableName, TenantName, Value, limits,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -145,6 +147,73 @@ fn keys_of_all_kinds_agree_with_the_interpreter() {
             assert_eq!(aggregation.is_packed(), packed, "{keys:?}");
             assert!(aggregation.is_whole() || aggregation.is_partitioned(), "{keys:?}");
             check(&program, &table);
+        }
+    }
+}
+
+/// Returns the least and the greatest integer of each column of a table.
+fn statistics(table: &TestTable) -> Vec<ColumnStatistics> {
+    let of_column = |(column, field): (usize, &Arc<Field>)| {
+        let ints = table.rows.iter().filter_map(|row| match row[column] {
+            Value::Int(value) => Some(value),
+            _ => None,
+        });
+        let literal = |value| Literal::new(Value::Int(value), field.data_type().clone()).unwrap();
+        let (min, max) = (ints.clone().min().map(literal), ints.max().map(literal));
+        ColumnStatistics { min, max, ..ColumnStatistics::default() }
+    };
+    table.schema.fields().iter().enumerate().map(of_column).collect()
+}
+
+/// Returns the row groups of a table as those behind lookups are: encoded as they are, and with a row group in which
+/// all values are NULL.
+fn as_joined(table: TestTable) -> TestTable {
+    let schema = table.schema.clone();
+    let of_group = |group: &RowGroup| {
+        let chunks = group.chunks.iter();
+        let chunks =
+            chunks.map(|chunk| Arc::new(Chunk::of_array(&chunk.decode(0..group.rows).unwrap()).unwrap()));
+        RowGroup { rows: group.rows, chunks: chunks.collect() }
+    };
+    let mut groups: Vec<RowGroup> = table.groups.iter().map(of_group).collect();
+    let nulls = schema.fields().iter().map(|f| Arc::new(Chunk::of_nulls(f.data_type(), 70).unwrap()));
+    groups.push(RowGroup { rows: 70, chunks: nulls.collect() });
+    let mut rows = table.rows;
+    rows.extend(vec![vec![Value::Null; schema.fields().len()]; 70]);
+    TestTable { schema, groups, rows }
+}
+
+#[test]
+fn keys_of_joined_rows_are_packed_within_the_bounds_of_their_columns() {
+    let cases: [(&[usize], bool); 7] = [
+        (&[INT], true),
+        (&[INT, SINGLE], true),
+        (&[INT, INT, SINGLE], true),
+        (&[DOUBLE, INT], false),
+        (&[EXTREME, INT], false),
+        (&[DECIMAL, INT], false),
+        (&[INT, FEW], false),
+    ];
+    let memory = Memory { bytes_max: 1 << 30, workers: 1, hash_key: HashKey::new(5) };
+    for seed in 0..6 {
+        let table = table(&mut Random::new(seed));
+        let bounds = statistics(&table);
+        let table = as_joined(table);
+        for (keys, packed) in cases {
+            let program = program(&table.schema, keys);
+            let Output::Aggregate { keys: named, aggregates } = &program.output else { unreachable!() };
+            let known = Columns::new(&table.schema, &bounds);
+            let schema = program.result_schema(&table.schema).unwrap();
+            let aggregation = Aggregation::new(named, aggregates, known, schema).unwrap();
+            let aggregation =
+                FittedAggregation::of_rows(aggregation, |column| known.integer_bounds(column)).unwrap();
+            assert_eq!(aggregation.is_packed(), packed, "{keys:?}");
+            let expected = sorted(naive::run(&program, &table.schema, &table.rows).unwrap());
+            let plan = Plan::compile_rows(&program, &table.schema, &bounds, memory).unwrap();
+            for workers in [1, 3] {
+                let got = sorted(run_plan(&plan, &table, workers, usize::MAX).unwrap());
+                assert!(got == expected, "{keys:?}, {workers} workers: {} of {}", got.len(), expected.len());
+            }
         }
     }
 }

@@ -1,16 +1,17 @@
-//! Tests groups that are emitted early because they exceed the memory limit: merged by group key, they must equal
-//! the result of an interpreter (`naive.rs`).
+//! Tests groups that exceed the memory limit. Those that are emitted early, merged by group key, must equal the result
+//! of an interpreter (`naive.rs`); those that must stay together end the execution.
 
 use super::steps::Steps;
-use super::{TestTable, fitted_with, naive, run_steps, sorted};
+use super::{TestTable, compile, fitted_with, naive, run_steps, sorted};
 use crate::group::HashKey;
 use crate::plan::{Input, Memory, Paths, Plan};
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::RowGroup;
 use farpool_model::partial::Merge;
 use farpool_model::{
-    Aggregate, AggregateFunction, Expr, NamedExpr, Output, PartialForm, Program, Result, TableName, Value,
+    Aggregate, AggregateFunction, ErrorKind, Expr, NamedExpr, Output, PartialForm, Program, Result,
+    TableName, Value,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -239,4 +240,93 @@ fn rows_that_are_put_aside_again_and_again_come_out_once() {
         }
         assert!(got == expected, "{workers} workers, room {room}");
     }
+}
+
+/// Executes a plan whose groups are never emitted early, with `limit` bytes for those of each worker. Returns the
+/// number of groups.
+fn groups_within(plan: &Plan, table: &TestTable, workers: usize, limit: usize) -> Result<usize> {
+    let mut states: Vec<_> = (0..workers).map(|_| plan.new_state()).collect();
+    let empty = states[0].bytes();
+    let mut none = |_: RecordBatch| panic!("groups were emitted early");
+    for (index, group) in table.groups.iter().enumerate() {
+        let state = &mut states[index % workers];
+        state.set_limit(limit);
+        plan.process(group, state, &mut none)?;
+        // Scratch memory comes on top, and records in the chunks that were written to.
+        let most = limit + empty + (4 << 20);
+        assert!(state.bytes() <= most, "{} bytes held, more than {most}", state.bytes());
+    }
+    let merge = plan.merge(states);
+    let mut groups = 0;
+    for task in 0..merge.tasks() {
+        merge.run(task, &mut |batch| {
+            groups += batch.num_rows();
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok(groups)
+}
+
+#[test]
+fn groups_that_must_stay_together_end_the_execution_at_their_limit() {
+    let (table, expected) = many_rows();
+    let program = by(&[0, 1], vec![aggregate(AggregateFunction::Sum, 2)]);
+    let partitioned = fitted_with(&program, &table, 64 << 20, Paths::PARTITIONED).unwrap();
+    let direct = fitted_with(&program, &table, 1 << 20, Paths::ALL).unwrap();
+    let any = compile(&program, &table.schema).unwrap();
+    for (plan, way) in [(&partitioned, "partitioned"), (&direct, "direct"), (&any, "any rows")] {
+        for workers in [1, 3] {
+            let way = format!("{way}, {workers} workers");
+            let groups = groups_within(plan, &table, workers, 64 << 20).unwrap();
+            assert_eq!(groups, expected.len(), "{way}");
+            for limit in [0, 100_000, 1 << 20] {
+                let error = groups_within(plan, &table, workers, limit).unwrap_err();
+                assert_eq!(error.kind, ErrorKind::OverLimit, "{way}: {error}");
+                assert!(error.message.contains(&format!("may take {} KiB", limit.div_ceil(1024))), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn partitioned_rows_are_grouped_before_their_groups_are_too_many() {
+    let (table, expected) = many_rows();
+    let program = by(&[0, 1], vec![aggregate(AggregateFunction::Sum, 2)]);
+    // Records may take 8 MiB.
+    let plan = fitted_with(&program, &table, 64 << 20, Paths::PARTITIONED).unwrap();
+    let fits = |mebibytes: &usize| match groups_within(&plan, &table, 1, mebibytes << 20) {
+        Ok(groups) => groups == expected.len(),
+        Err(error) => {
+            assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
+            false
+        }
+    };
+    let least = (4..40).step_by(3).find(fits).expect("a limit that is enough");
+    let mut state = plan.new_state();
+    for group in &table.groups {
+        plan.process(group, &mut state, &mut |_| ControlFlow::Continue(())).unwrap();
+    }
+    let without_limit = state.bytes() >> 20;
+    assert!(least < without_limit, "{least} MiB are enough, {without_limit} MiB are taken without a limit");
+}
+
+#[test]
+fn merged_groups_have_a_limit_too() {
+    // Each worker has groups of its own, few enough for one merge task.
+    let long = |r: i64| format!("{r}{}", "long".repeat(50));
+    let texts = |group: i64| -> Vec<ArrayRef> {
+        vec![Arc::new(StringViewArray::from_iter_values((group * 1_000..(group + 1) * 1_000).map(long)))]
+    };
+    let schema = Arc::new(Schema::new(vec![Field::new("s", DataType::Utf8View, true)]));
+    let table = TestTable::new(schema, &(0..4).map(texts).collect::<Vec<_>>());
+    let plan = compile(&by(&[0], Vec::new()), &table.schema).unwrap();
+    let limit = 500 << 10;
+    for worker in 0..4 {
+        let mut state = plan.new_state();
+        plan.process(&table.groups[worker], &mut state, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(state.bytes() < limit, "the groups of one worker fit: {}", state.bytes());
+    }
+    assert_eq!(groups_within(&plan, &table, 4, 8 << 20).unwrap(), 4_000);
+    let error = groups_within(&plan, &table, 4, limit).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
 }

@@ -52,7 +52,7 @@ fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, 
         limit: Some(9),
     };
     let budget = Budget { state_bytes_max: bytes, workers: 2, ..Budget::default() };
-    let prepared = prepare_within(&program, &table, Version(1), budget).unwrap().0;
+    let prepared = prepare_within(&program, &table, Version(1), budget, Overflow::Parts).unwrap().prepared;
     let answers = prepared.answers.iter().filter(|a| a.operator != farpool_model::Operator::Scan);
     assert!(answers.clone().all(|a| (a.answer == Answer::Exact) == a.reason.is_none()));
     let first = answers.clone().next().unwrap().answer;

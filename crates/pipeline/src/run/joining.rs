@@ -1,21 +1,21 @@
 //! The lookups of a run: the runs of their programs, the tables that are built of these runs' results, and the rows
 //! that go through the lookups.
 //!
-//! A run with lookups first steps the runs of their programs, one after the other, and builds a table of each result.
-//! Then it scans. What a step has scanned of a row group is joined before more of that row group is scanned: a batch at a
-//! time, by any thread.
+//! A run with lookups first steps the runs of their programs, and builds a table of each result; a thread that finds
+//! nothing to do for one lookup turns to the next one. Then it scans. What a step has scanned of a row group is joined
+//! before more of that row group is scanned: a batch at a time, by any thread.
 //!
 //! Invariant: no row is scanned before all tables are built, and the tables do not change afterwards.
 
 use super::collected::{text_bytes, too_many_looked_up, views};
 use super::{Morsel, Run, Step};
 use crate::bound::BoundProgram;
-use crate::joined::{INDEX_COPIES, Joined};
+use crate::joined::{ColumnForm, INDEX_COPIES, Joined};
 use crate::pace::StepPace;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use farpool_columns::{Chunk, RowGroup, Table};
+use farpool_columns::{Chunk, RowGroup, Table, pack_array};
 use farpool_model::{Clock, Error, Expr, Result, limits};
-use farpool_operators::{HashKey, Lookup, LookupBuild, Pace, Plan, Probing, State};
+use farpool_operators::{BuildStep, HashKey, Lookup, LookupBuild, LookupTable, Pace, Plan, Probing, State};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -29,26 +29,27 @@ pub(super) struct Joins {
     joined: Arc<Joined>,
     /// For each lookup, the run of its program.
     sides: Vec<Arc<Run>>,
+    /// For each lookup, how far its table is built.
+    stages: Vec<Mutex<Stage>>,
     hash_key: HashKey,
     /// For each lookup, the maximum number of bytes of its index.
     index_bytes_max: Vec<usize>,
-    built: Mutex<Built>,
     /// The lookups over their tables; there are some from when all tables are built until the run ends.
     lookups: Mutex<Option<Arc<Vec<Lookup>>>>,
     /// Plan of the scan, without most rows that have no match; set when all tables are built.
     scan: OnceLock<Plan>,
 }
 
-/// The tables that are built so far.
-#[derive(Default)]
-struct Built {
-    lookups: Vec<Lookup>,
-    /// Number of lookups whose tables are built.
-    count: usize,
-    /// Conditions on the table that is scanned, which are true for all rows with matches.
-    conditions: Vec<Expr>,
-    /// The table of the next lookup, while it is built.
-    current: Option<LookupBuild>,
+/// The progress of the table of a lookup.
+#[derive(Clone, Default)]
+enum Stage {
+    /// The program of the lookup runs.
+    #[default]
+    Running,
+    Building(Arc<LookupBuild>),
+    Built(Arc<LookupTable>),
+    /// The table is in the lookups, or was dropped because the run has ended.
+    Given,
 }
 
 /// Rows of a morsel that are scanned and not joined yet.
@@ -79,9 +80,9 @@ impl Joins {
         Ok(Some(Joins {
             joined: joined.clone(),
             sides,
+            stages: joined.sides.iter().map(|_| Mutex::default()).collect(),
             hash_key: program.budget().hash_key,
             index_bytes_max: collected.iter().map(|bytes| bytes.saturating_mul(INDEX_COPIES)).collect(),
-            built: Mutex::default(),
             lookups: Mutex::default(),
             scan: OnceLock::new(),
         }))
@@ -97,13 +98,19 @@ impl Joins {
         &self.sides
     }
 
-    /// Returns the run whose result the next table is built of; `None` while a table is built, and when all are.
-    pub fn side_in_progress(&self) -> Option<&Arc<Run>> {
-        if self.are_built() {
-            return None;
-        }
-        let built = self.built.try_lock()?;
-        self.sides.get(built.count).filter(|_| built.current.is_none())
+    /// Returns whether no table can be worked on now, because the programs of all lookups that have none yet wait, as
+    /// [`Run::waits`] says.
+    pub fn wait(&self, waker: &std::task::Waker) -> bool {
+        let waits = |(side, stage): (&Arc<Run>, &Mutex<Stage>)| {
+            let stage = stage.lock().clone();
+            match stage {
+                Stage::Running => Some(side.waits(waker)),
+                Stage::Building(_) => Some(false),
+                Stage::Built(_) | Stage::Given => None,
+            }
+        };
+        let mut waiting = self.sides.iter().zip(&self.stages).filter_map(waits).peekable();
+        waiting.peek().is_some() && waiting.all(|waits| waits)
     }
 
     /// Returns whether all tables are built.
@@ -116,61 +123,94 @@ impl Joins {
         self.scan.get()
     }
 
-    /// Takes a step towards the tables, of a program's run or of a table. Must not be called once all are built.
+    /// Takes a step towards the tables, of a program's run or of a table: of the first lookup of which no other thread
+    /// does all that can be done. After the last one, `scan`, the plan of the scan and its table, is narrowed to rows
+    /// that may have matches. Must not be called once all tables are built.
     ///
     /// # Errors
     /// Errors of the programs' runs, and of the lookups.
-    pub fn step(&self, scan: (&Plan, &Table), clock: &dyn Clock) -> Result<Step> {
-        let next = match self.built.try_lock() {
-            Some(built) if built.current.is_none() => built.count,
-            Some(mut built) => return self.build(&mut built, scan),
-            None => return Ok(Step::Busy),
-        };
-        let Some(side) = self.sides.get(next) else { return Ok(Step::Worked) };
-        match side.step(clock)? {
-            Step::Done => {}
-            step => return Ok(step),
+    pub fn step(&self, scan: (&Plan, &Table), clock: &dyn Clock, pace: &mut dyn Pace) -> Result<Step> {
+        let mut tables = Vec::with_capacity(self.sides.len());
+        for (place, side) in self.sides.iter().enumerate() {
+            let stage = self.stages[place].lock().clone();
+            match stage {
+                Stage::Running => match side.step(clock)? {
+                    Step::Busy => {}
+                    Step::Done => return self.begin_building(place, scan.1),
+                    step => return Ok(step),
+                },
+                Stage::Building(build) => match self.build(place, &build, pace)? {
+                    Step::Busy => {}
+                    step => return Ok(step),
+                },
+                Stage::Built(table) => tables.push(table),
+                // Another thread has completed the lookups.
+                Stage::Given => return Ok(Step::Worked),
+            }
         }
-        let Some(mut built) = self.built.try_lock() else { return Ok(Step::Busy) };
+        if tables.len() < self.sides.len() {
+            return Ok(Step::Busy);
+        }
+        self.complete(tables, scan)
+    }
+
+    /// Begins to build the table of the lookup at `place`, whose program's run is done.
+    fn begin_building(&self, place: usize, table: &Table) -> Result<Step> {
+        let mut stage = self.stages[place].lock();
         // Another thread may have been faster.
-        if built.count == next && built.current.is_none() {
-            let lookup = &self.joined.lookups[next];
-            let keys: Vec<usize> = lookup.keys.iter().map(|key| key.result).collect();
-            let rows = side.take_collected();
-            built.current = Some(LookupBuild::new(side.schema().clone(), rows, &keys, self.hash_key)?);
+        if matches!(*stage, Stage::Running) {
+            let keys: Vec<usize> = self.joined.lookups[place].keys.iter().map(|key| key.result).collect();
+            let (schema, rows) = (self.sides[place].schema().clone(), self.sides[place].take_collected());
+            let count = rows.iter().map(RecordBatch::num_rows).sum();
+            let has_condition = self.joined.has_condition(place, count, table);
+            let build = LookupBuild::new(schema, rows, &keys, self.hash_key, has_condition)?;
+            *stage = Stage::Building(Arc::new(build));
         }
         Ok(Step::Worked)
     }
 
-    /// Takes a step of the table that is being built. After the last one, `scan`, the plan of the scan and its table, is
-    /// narrowed to rows that may have matches.
-    fn build(&self, built: &mut Built, (scan, table): (&Plan, &Table)) -> Result<Step> {
-        let Some(current) = &mut built.current else { return Ok(Step::Worked) };
-        let is_built = !current.step()?;
-        if current.index_bytes() > self.index_bytes_max[built.count] {
-            return Err(too_many_looked_up(self.index_bytes_max[built.count]));
+    /// Takes a step of building the table of the lookup at `place`.
+    fn build(&self, place: usize, build: &LookupBuild, pace: &mut dyn Pace) -> Result<Step> {
+        let step = build.step(pace)?;
+        if build.index_bytes() > self.index_bytes_max[place] {
+            return Err(too_many_looked_up(self.index_bytes_max[place]));
         }
-        if !is_built {
+        match step {
+            BuildStep::Worked => return Ok(Step::Worked),
+            BuildStep::Busy => return Ok(Step::Busy),
+            BuildStep::Done => {}
+        }
+        let mut stage = self.stages[place].lock();
+        if matches!(*stage, Stage::Building(_))
+            && let Some(table) = build.take()?
+        {
+            *stage = Stage::Built(Arc::new(table));
+        }
+        Ok(Step::Worked)
+    }
+
+    /// Makes the lookups over their `tables`.
+    fn complete(&self, tables: Vec<Arc<LookupTable>>, (scan, table): (&Plan, &Table)) -> Result<Step> {
+        let mut lookups = self.lookups.lock();
+        // Another thread may have been faster, or the run may have ended: then nobody would drop the tables.
+        if !self.stages.iter().all(|stage| matches!(*stage.lock(), Stage::Built(_))) {
             return Ok(Step::Worked);
         }
-        let Some(current) = built.current.take() else { return Ok(Step::Worked) };
-        let of_lookup = Arc::new(current.finish()?);
-        built.conditions.extend(self.joined.condition(built.count, &of_lookup, table));
-        let row = match built.lookups.last() {
-            Some(before) => before.schema().clone(),
-            None => self.joined.scan_schema.clone(),
+        let places = tables.iter().enumerate();
+        let conditions = places.filter_map(|(place, table)| self.joined.condition(place, table)).collect();
+        let scan = match Expr::all(conditions) {
+            Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
+            None => scan.clone(),
         };
-        built.lookups.push(self.joined.compile_lookup(built.count, &row, of_lookup)?);
-        built.count += 1;
-        if built.count == self.sides.len() {
-            let scan = match Expr::all(std::mem::take(&mut built.conditions)) {
-                Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
-                None => scan.clone(),
-            };
-            *self.lookups.lock() = Some(Arc::new(std::mem::take(&mut built.lookups)));
-            let is_first = self.scan.set(scan).is_ok();
-            assert!(is_first, "the tables of the lookups are built once");
+        let mut compiled: Vec<Lookup> = Vec::with_capacity(tables.len());
+        for (place, table) in tables.into_iter().enumerate() {
+            let row = compiled.last().map_or(&self.joined.scan_schema, Lookup::schema).clone();
+            compiled.push(self.joined.compile_lookup(place, &row, table)?);
         }
+        *lookups = Some(Arc::new(compiled));
+        let is_first = self.scan.set(scan).is_ok();
+        assert!(is_first, "the lookups are completed once, by the thread that has the lock");
+        self.stages.iter().for_each(|stage| *stage.lock() = Stage::Given);
         Ok(Step::Worked)
     }
 
@@ -200,17 +240,23 @@ impl Joins {
     /// Returns whether there are no tables, because the run has ended.
     #[cfg(test)]
     pub fn are_dropped(&self) -> bool {
-        self.are_built() && self.lookups.lock().is_none() && self.built.lock().lookups.is_empty()
+        let is_given = |stage: &Mutex<Stage>| matches!(*stage.lock(), Stage::Given);
+        self.are_built() && self.lookups.lock().is_none() && self.stages.iter().all(is_given)
+    }
+
+    /// Returns whether the table of the lookup at `place` is being built.
+    #[cfg(test)]
+    pub fn is_building(&self, place: usize) -> bool {
+        matches!(*self.stages[place].lock(), Stage::Building(_))
     }
 
     /// Drops the tables, because the run has ended.
     pub fn let_go(&self) {
+        // The stages come first, so that no thread completes the lookups afterwards.
+        let stages = self.stages.iter().map(|stage| std::mem::replace(&mut *stage.lock(), Stage::Given));
+        drop(stages.collect::<Vec<Stage>>());
         let lookups = self.lookups.lock().take();
         drop(lookups);
-        // Whoever is building at present drops what it builds with the run.
-        if let Some(mut built) = self.built.try_lock() {
-            *built = Built { count: self.sides.len(), ..Built::default() };
-        }
     }
 }
 
@@ -249,8 +295,8 @@ impl Run {
         while !unjoined.is_empty() {
             self.check()?;
             if let Some(joined) = joins.join(unjoined)? {
-                for piece in pieces(&joined, joins.plan()) {
-                    let group = row_group(&piece, joins.plan())?;
+                for piece in pieces(&joined, &joins.joined.forms) {
+                    let group = row_group(&piece, &joins.joined.forms)?;
                     let mut accept = |batch: RecordBatch| {
                         rows += batch.num_rows();
                         self.accept(batch, &mut batches)
@@ -271,13 +317,13 @@ impl Run {
     }
 }
 
-/// Divides joined rows so that the strings that `plan` reads take few bytes in each piece. Reason: they are copied, and a
-/// long string of a looked-up row may be in every joined row.
-fn pieces(rows: &RecordBatch, plan: &Plan) -> Vec<RecordBatch> {
-    let columns = rows.columns().iter().enumerate();
-    let texts: Vec<&[u128]> =
-        columns.filter(|(column, _)| reads(plan, *column)).filter_map(|(_, values)| views(values)).collect();
-    if texts.is_empty() {
+/// Divides joined rows so that the strings that the upper stage reads take few bytes in each piece. Reason: they are
+/// copied, and a long string of a looked-up row may be in every joined row.
+fn pieces(rows: &RecordBatch, forms: &[ColumnForm]) -> Vec<RecordBatch> {
+    let columns = rows.columns().iter().zip(forms).filter(|(_, form)| **form != ColumnForm::Unread);
+    let texts: Vec<&[u128]> = columns.filter_map(|(values, _)| views(values)).collect();
+    let longest = |views: &&[u128]| views.iter().map(|view| text_bytes(*view)).max().unwrap_or(0);
+    if texts.iter().map(longest).sum::<usize>().saturating_mul(rows.num_rows()) <= TEXT_BYTES_MAX {
         return vec![rows.clone()];
     }
     let (mut pieces, mut first, mut bytes) = (Vec::new(), 0, 0);
@@ -295,20 +341,16 @@ fn pieces(rows: &RecordBatch, plan: &Plan) -> Vec<RecordBatch> {
     pieces
 }
 
-/// Returns whether `plan` reads a column.
-fn reads(plan: &Plan, column: usize) -> bool {
-    plan.filter_columns().contains(&column) || plan.output_columns().contains(&column)
-}
-
-/// Makes a row group of joined rows, with the columns that `plan` reads.
-fn row_group(rows: &RecordBatch, plan: &Plan) -> Result<RowGroup> {
-    let chunk = |(column, values): (usize, &ArrayRef)| {
-        let chunk = match reads(plan, column) {
-            true => Chunk::of_array(values),
-            false => Chunk::of_nulls(values.data_type(), values.len()),
+/// Makes a row group of joined rows, whose columns have these forms.
+fn row_group(rows: &RecordBatch, forms: &[ColumnForm]) -> Result<RowGroup> {
+    let chunk = |(values, form): (&ArrayRef, &ColumnForm)| {
+        let chunk = match form {
+            ColumnForm::Unread => Chunk::of_nulls(values.data_type(), values.len()),
+            ColumnForm::Values => Chunk::of_array(values),
+            ColumnForm::Distinct => pack_array(values),
         };
         chunk.map(Arc::new)
     };
-    let chunks = rows.columns().iter().enumerate().map(chunk).collect::<Result<_>>()?;
+    let chunks = rows.columns().iter().zip(forms).map(chunk).collect::<Result<_>>()?;
     Ok(RowGroup { rows: rows.num_rows(), chunks })
 }

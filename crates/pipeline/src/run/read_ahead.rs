@@ -141,11 +141,8 @@ pub(super) fn is_absent(group: &RowGroup, columns: &[usize]) -> bool {
 }
 
 impl Run {
-    /// Returns whether there is nothing to do before values arrive.
-    pub(crate) fn waits_for_values(&self) -> bool {
-        if let Some(side) = self.joins.as_ref().and_then(Joins::side_in_progress) {
-            return side.waits_for_values();
-        }
+    /// Returns whether there is nothing to do before values of the table arrive.
+    pub(super) fn waits_for_values(&self) -> bool {
         if self.read_ahead.ahead.load(Ordering::Relaxed) == 0 {
             return false;
         }

@@ -8,7 +8,7 @@
 use super::joining::{Joins, Unjoined};
 use super::read_ahead::{GroupReads, GroupValues};
 use super::{Morsel, Phase, RowChange, Run, RunOutput, Step, WorkerState};
-use crate::budget::Budget;
+use crate::budget::{Budget, Overflow};
 use crate::pace::StepPace;
 use crate::shared_scan::RunSharing;
 use arrow_array::RecordBatch;
@@ -32,10 +32,10 @@ impl Run {
             return Ok(Step::Done);
         };
         let is_stopped = || self.is_cancelled() || self.limit_reached();
-        if let Some(joins) = self.joins.as_ref().filter(|joins| !joins.are_built()) {
-            return joins.step((&self.plan, &table), clock);
-        }
         let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
+        if let Some(joins) = self.joins.as_ref().filter(|joins| !joins.are_built()) {
+            return joins.step((&self.plan, &table), clock, &mut pace);
+        }
         while let Some(morsel) = self.claim(&table) {
             self.check()?;
             if let ControlFlow::Break(step) = self.process(morsel, &table, &mut pace)? {
@@ -273,9 +273,15 @@ impl Run {
     fn take_state(&self) -> WorkerState {
         let pooled = self.held.lock().states.pop();
         let mut state = pooled.unwrap_or_else(|| self.new_state());
-        if self.prepared.is_partial() {
-            let budget = Budget { state_bytes_max: self.group_bytes.load(Ordering::Relaxed), ..self.budget };
-            state.of_result().set_room(budget.share(self.states.load(Ordering::Relaxed)));
+        let states = self.states.load(Ordering::Relaxed);
+        let budget = Budget { state_bytes_max: self.group_bytes.load(Ordering::Relaxed), ..self.budget };
+        match self.overflow {
+            Overflow::Never => {}
+            Overflow::Parts => state.of_result().set_room(budget.share(states)),
+            Overflow::Error => {
+                let workers = budget.workers.min(self.threads_max.load(Ordering::Relaxed));
+                state.of_result().set_limit(Budget { workers, ..budget }.share_with_merging(states));
+            }
         }
         state
     }

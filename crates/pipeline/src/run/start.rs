@@ -103,7 +103,8 @@ impl Run {
         let (table, prepared) = (program.table(), program.prepared().clone());
         let source = Source::of(program, &output)?;
         let joins = Joins::of(program)?;
-        let (budget, need) = (program.budget(), source.need(program, &output)?);
+        let (budget, overflow) = (program.budget(), program.overflow());
+        let need = source.need(program, &output)?;
         let Source { filtered, plan, columns } = source;
         let groups = || table.row_groups.iter().map(|group| &**group);
         let morsel_queue = MorselQueue::new(table, &columns, places.or_else(|| plan.favourable(groups())));
@@ -120,6 +121,7 @@ impl Run {
             joins,
             shared: Shared::default(),
             budget,
+            overflow,
             tally: Tally::default(),
             cost: RowCost::default(),
             rows_left: AtomicU64::new(prepared.effective.limit.unwrap_or(u64::MAX)),

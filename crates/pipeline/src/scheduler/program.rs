@@ -89,12 +89,10 @@ impl ProgramTask {
 impl Task for ProgramTask {
     fn readiness(&self) -> Readiness {
         match &*self.run.lock() {
-            Some(run) if !run.is_cancelled() => {
-                match self.sink.ready() && !run.waits_for_values() && !run.waits_for_rows(&self.waker) {
-                    true => Readiness::Ready,
-                    false => Readiness::Waiting,
-                }
-            }
+            Some(run) if !run.is_cancelled() => match self.sink.ready() && !run.waits(&self.waker) {
+                true => Readiness::Ready,
+                false => Readiness::Waiting,
+            },
             _ => Readiness::Ended,
         }
     }

@@ -1,6 +1,7 @@
 //! Tests which way of executing a program the cost model chooses, at made-up rates.
 
 use super::*;
+use crate::tests::rows_of;
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
     Aggregate, AggregateFunction, ColumnStatistics, CompareOp, Literal, NamedExpr, SortKey, TableName, Value,
@@ -73,7 +74,7 @@ fn remote(bytes_per_s: f64) -> Place {
 }
 
 fn choice(program: &Program, place: Place, rates: Rates) -> Choice {
-    estimate(program, &info(), place, &rates).choice
+    estimate(program, &rows_of(info()), place, &rates).choice
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn keys_of_many_bits_stay_where_grouping_them_is_faster() {
     let few = |distinct_count| {
         let mut few = info();
         few.columns[2].distinct_count = distinct_count;
-        estimate(&grouped_by_all(&[0, 2]), &few, remote(1e10), &rates).choice
+        estimate(&grouped_by_all(&[0, 2]), &rows_of(few.clone()), remote(1e10), &rates).choice
     };
     assert_eq!(few(Some(7)), Choice::Push, "few strings are numbered");
     assert_eq!(few(Some(60_000)), Choice::Packed, "many are not");
@@ -148,7 +149,7 @@ fn patterns_cost_more_than_comparisons() {
     );
     let ns = |filter: Expr| {
         let program = program(Some(filter), Output::Rows(Vec::new()));
-        estimate(&program, &info(), embedded(), &Rates::default()).costs[0].ns
+        estimate(&program, &rows_of(info()), embedded(), &Rates::default()).costs[0].ns
     };
     assert!(ns(like.clone()) > 10.0 * ns(less.clone()));
     assert!(ns(Expr::And(vec![like.clone(), less])) > ns(like));
@@ -164,7 +165,7 @@ fn a_link_has_its_defaults_until_it_is_measured() {
 
 #[test]
 fn an_estimate_reads_like_a_sentence() {
-    let text = estimate(&grouped_by(1), &info(), remote(1e9), &Rates::default()).to_string();
+    let text = estimate(&grouped_by(1), &rows_of(info()), remote(1e9), &Rates::default()).to_string();
     assert!(text.starts_with("push ") && text.ends_with(": push"), "{text}");
     assert!(text.contains("10 rows, 85 B") && text.contains("10000000 rows, 152.6 MiB"), "{text}");
 }
@@ -175,7 +176,7 @@ proptest! {
         let rates = Rates { pool_group_rows: rate, engine_group_rows: 1.0 / rate, ..Rates::default() };
         let info = TableInfo { rows, ..info() };
         for place in [embedded(), remote(link), Place { workers: 0, threads: 0, ..embedded() }] {
-            let estimate = estimate(&grouped_by(1), &info, place, &rates);
+            let estimate = estimate(&grouped_by(1), &rows_of(info.clone()), place, &rates);
             prop_assert!(estimate.costs.iter().all(|c| c.ns.is_finite() && c.ns >= 0.0 && c.bytes >= 0.0));
         }
     }

@@ -10,6 +10,7 @@
 use super::sizes::{self, Origin, Source};
 use super::{Side, share, share_matched};
 use crate::estimate;
+use crate::rows::Rows;
 use farpool_model::{Expr, NamedExpr, Output, Program};
 
 /// Assumed selectivity of a condition that the engine evaluates and of which nothing is known.
@@ -100,15 +101,14 @@ impl Estimate {
         Estimate { rows, rows_unfiltered: rows, columns: vec![Known::new(rows); columns] }
     }
 
-    /// Estimates the result of a program.
-    pub fn of_program(program: &Program, table: &Source) -> Self {
-        let info = &*table.info;
+    /// Estimates the result of a program over `rows`.
+    pub fn of_program(program: &Program, rows: &Rows) -> Self {
+        let info = &*rows.info;
         let column = |named: &NamedExpr| match named.expr {
-            Expr::Column(index) => Known::of_table(table, index),
+            Expr::Column(index) => rows.known(index),
             ref other => Known::new(estimate::distinct_values(other, info)),
         };
-        let rows = estimate::rows(program, info).max(1.0);
-        let all = info.rows as f64;
+        let (all, rows) = (rows.rows_unfiltered(), estimate::rows(program, info).max(1.0));
         match &program.output {
             Output::Rows(outputs) => {
                 Estimate { rows, rows_unfiltered: all, columns: outputs.iter().map(column).collect() }

@@ -10,7 +10,7 @@
 use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
 use bytes::{BufMut, BytesMut};
-use farpool_model::{Error, Result, Version, cast, limits};
+use farpool_model::{Error, Program, Result, Version, cast, limits};
 use farpool_wire::sealed::{Digest, Opener, Proof};
 use farpool_wire::{
     FrameHeader, FrameKind, FrameReader, Interest, Message, Outgoing, Request, Response, Socket,
@@ -65,6 +65,8 @@ pub(super) struct Greeting {
     pub instance: u64,
     /// The newest version of any table at the time of the handshake.
     pub newest: Version,
+    /// Whether the node takes plans with lookups.
+    pub takes_lookups: bool,
 }
 
 /// A connection after the handshake. Dropping it closes the socket.
@@ -76,6 +78,7 @@ pub(super) struct Connection {
     sealed: Option<(Proof, Digest)>,
     instance: u64,
     newest: AtomicU64,
+    takes_lookups: bool,
 }
 
 #[derive(Debug)]
@@ -129,14 +132,30 @@ impl Connection {
             tokio::spawn(async move { reader.read(received).await }).abort_handle(),
             tokio::spawn(async move { writer.sender.run(&*writer.socket).await }).abort_handle(),
         ];
-        let (instance, newest) = (greeting.instance, AtomicU64::new(greeting.newest.0));
-        Connection { shared, tasks, sealed, instance, newest }
+        let Greeting { instance, newest, takes_lookups } = greeting;
+        Connection { shared, tasks, sealed, instance, newest: AtomicU64::new(newest.0), takes_lookups }
     }
 
-    /// Returns the id of the node's process, with the newest table version known so far. A load that begins later
+    /// Returns what the node told in the handshake, with the newest table version known so far. A load that begins later
     /// creates a newer version.
     pub fn node(&self) -> Greeting {
-        Greeting { instance: self.instance, newest: Version(self.newest.load(Ordering::Relaxed)) }
+        let newest = Version(self.newest.load(Ordering::Relaxed));
+        Greeting { instance: self.instance, newest, takes_lookups: self.takes_lookups }
+    }
+
+    /// Checks that the node takes the plan of `program`, before it is sent.
+    ///
+    /// # Errors
+    /// `Invalid` if the program has lookups, which the node does not know.
+    pub fn check_takes(&self, program: &Program) -> Result<()> {
+        if program.lookups.is_empty() || self.takes_lookups {
+            return Ok(());
+        }
+        let place = &self.shared.place;
+        Err(Error::invalid(format!(
+            "the node at {place} does not know lookups, which join tables in the pool"
+        ))
+        .advise("upgrade the node, or join in the engine"))
     }
 
     /// Records a table version that the node has reported.

@@ -147,10 +147,10 @@ async fn welcome(
 ) -> Result<(Greeting, Option<Sealing>)> {
     let message = first_message(socket, received, url).await?;
     match Response::decode(&message, None).map_err(|error| error.at(url))? {
-        Response::Hello { version, instance, newest, sealing, .. }
+        Response::Hello { version, instance, newest, sealing, lookups, .. }
             if (VERSION_MIN..=VERSION_MAX).contains(&version) =>
         {
-            Ok((Greeting { instance, newest }, sealing))
+            Ok((Greeting { instance, newest, takes_lookups: lookups }, sealing))
         }
         Response::Hello { version, .. } => Err(Error::invalid(format!(
             "{url} speaks version {version} of the protocol, this program {VERSION_MIN} to {VERSION_MAX}"

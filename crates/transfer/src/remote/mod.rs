@@ -39,6 +39,7 @@ use memory::Results;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -70,6 +71,8 @@ pub struct RemotePool {
     /// version numbers.
     described: Mutex<HashMap<TableName, (Weak<Connection>, TableInfo)>>,
     load_ids: LoadIds,
+    /// Whether the node took lookups when the latest connection was opened.
+    takes_lookups: AtomicBool,
 }
 
 impl RemotePool {
@@ -99,6 +102,7 @@ impl RemotePool {
 
     async fn dial(dialer: Dialer, memory: Arc<Results>) -> Result<Self> {
         let first = dialer.dial().await?;
+        let takes_lookups = AtomicBool::new(first.node().takes_lookups);
         Ok(RemotePool {
             results: ResultForm::default(),
             memory,
@@ -107,6 +111,7 @@ impl RemotePool {
             schemas: Mutex::default(),
             described: Mutex::default(),
             load_ids: LoadIds::new(),
+            takes_lookups,
         })
     }
 
@@ -137,13 +142,9 @@ impl RemotePool {
             return Ok(connection.clone());
         }
         let connection = Arc::new(self.dialer.dial().await?);
+        self.takes_lookups.store(connection.node().takes_lookups, Ordering::Relaxed);
         connections.push(connection.clone());
         Ok(connection)
-    }
-
-    /// Opens a stream with `request`; `doing` completes the error message "the pool went away while …".
-    async fn open(&self, request: &Request, doing: &'static str) -> Result<Channel> {
-        self.connection().await?.open(request, doing)
     }
 
     /// Sends a request that has one answer, and waits for the answer.
@@ -185,7 +186,7 @@ impl RemotePool {
     }
 
     /// Returns `outcome` unchanged. If it is an error, drops the cached schema of the program's table first, because
-    /// the table may have other columns by now.
+    /// the table may have other columns by now. (Those of lookups' tables come with the program.)
     fn doubt<T>(&self, program: &Program, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|error| {
             if matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound) {
@@ -194,11 +195,14 @@ impl RemotePool {
         })
     }
 
-    /// Starts a plan at the node and waits for the node's answers for each operator. Retries while the node is busy.
-    async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
+    /// Starts the plan of `program` at the node and waits for the node's answers for each operator. Retries while the
+    /// node is busy.
+    async fn start(&self, program: &Program, request: &Request) -> Result<(Prepared, Channel)> {
         let mut comebacks = 0;
         loop {
-            let mut channel = self.open(request, RUNNING).await?;
+            let connection = self.connection().await?;
+            connection.check_takes(program)?;
+            let mut channel = connection.open(request, RUNNING)?;
             match query::answers(&mut channel).await {
                 Ok(prepared) => return Ok((prepared, channel)),
                 Err(error) => come_back(error, &mut comebacks).await?,
@@ -213,9 +217,10 @@ impl RemotePool {
         Execution { prepared, streams, receipt }
     }
 
-    /// Prepares a plan at the node, which keeps the prepared program; returns its handle.
-    async fn keep(&self, plan: &[u8], schema: &SchemaRef) -> Result<Handle> {
+    /// Prepares the plan of `program` at the node, which keeps the prepared program; returns its handle.
+    async fn keep(&self, program: &Program, plan: &[u8], schema: &SchemaRef) -> Result<Handle> {
         let connection = self.connection().await?;
+        connection.check_takes(program)?;
         let request = Request::Prepare { plan: plan.to_vec(), schema: Some(SchemaFingerprint::of(schema)) };
         let mut channel = connection.open(&request, "it looked at a query")?;
         let (prepared, bound) = query::bound_answers(&mut channel).await?;
@@ -293,9 +298,11 @@ impl Kept {
         self.connection.open_bound(request, doing, self.bound)
     }
 
-    /// Encodes conditions that are added to the program: as a plan with a filter and no columns.
+    /// Encodes conditions that are added to the program, which are on columns of its table: as a plan with a filter and
+    /// no columns.
     fn conditions(&self, handle: &Handle, conditions: &Expr) -> Result<Vec<u8>> {
         let program = Program {
+            lookups: Vec::new(),
             filter: Some(conditions.clone()),
             output: Output::Rows(Vec::new()),
             order: Vec::new(),
@@ -366,6 +373,10 @@ impl Pool for RemotePool {
         true
     }
 
+    fn takes_lookups(&self) -> bool {
+        self.takes_lookups.load(Ordering::Relaxed)
+    }
+
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
         let request = Request::Tables { tenant: tenant.cloned(), with_schemas: true };
         match self.ask_again(&request, "it listed its tables").await? {
@@ -406,8 +417,8 @@ impl Pool for RemotePool {
 
     async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
         let plan = substrait::encode_program(program, schema)?;
-        match self.keep(&plan, schema).await {
-            Err(error) if error.kind == ErrorKind::Unavailable => self.keep(&plan, schema).await,
+        match self.keep(program, &plan, schema).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => self.keep(program, &plan, schema).await,
             outcome => outcome,
         }
     }
@@ -430,7 +441,8 @@ impl Pool for RemotePool {
                 let program = handle.narrowed(conditions);
                 let plan = substrait::encode_program(&program, &kept.schema)?;
                 let schema = Some(SchemaFingerprint::of(&kept.schema));
-                let (prepared, channel) = self.start(&Request::Execute { plan, schema, results }).await?;
+                let request = Request::Execute { plan, schema, results };
+                let (prepared, channel) = self.start(&program, &request).await?;
                 Ok(self.execution(Arc::new(prepared), channel, streams_wanted))
             }
             Err(error) => Err(error),
@@ -440,9 +452,9 @@ impl Pool for RemotePool {
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
         let plan = self.plan(program).await?;
         let request = Request::Execute { plan, schema: None, results: self.results };
-        let started = match self.start(&request).await {
+        let started = match self.start(program, &request).await {
             // No part of the result has come yet: it is safe to send the request once more.
-            Err(error) if error.kind == ErrorKind::Unavailable => self.start(&request).await,
+            Err(error) if error.kind == ErrorKind::Unavailable => self.start(program, &request).await,
             outcome => outcome,
         };
         let (prepared, channel) = self.doubt(program, started)?;

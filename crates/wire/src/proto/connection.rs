@@ -41,6 +41,8 @@ pub struct Welcome {
     pub suites: Vec<u32>,
     #[prost(bytes = "bytes", tag = "7")]
     pub node_key: Bytes,
+    #[prost(bool, tag = "8")]
+    pub lookups: bool,
 }
 
 /// Body of the message `Sealed`.

@@ -135,6 +135,17 @@ pub struct Prepared {
     pub schema: Vec<u8>,
     #[prost(bytes = "vec", tag = "5")]
     pub table_schema: Vec<u8>,
+    #[prost(bytes = "bytes", repeated, tag = "6")]
+    pub lookup_tables: Vec<Bytes>,
+}
+
+/// A table of a lookup, in the message `Prepared`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LookupTable {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub schema: Vec<u8>,
 }
 
 /// Body of the message `Receipt`.
@@ -226,16 +237,23 @@ pub(crate) fn read_plan(body: &Bytes) -> Result<(PlanRequest, model::ResultForm)
 }
 
 pub(crate) fn write_prepared(prepared: &model::Prepared, table_schema: &SchemaRef) -> Result<Prepared> {
+    let lookup_table = |(name, schema): (&TableName, &SchemaRef)| {
+        let schema = batch::encode_schema(schema)?.to_vec();
+        Ok(body(&LookupTable { name: name.encoded(), schema }))
+    };
+    let lookup_tables = prepared.effective.lookup_tables()?.into_iter().map(lookup_table);
     Ok(Prepared {
         version: prepared.version.0,
         answers: prepared.answers.iter().map(|answer| body(&write_answer(answer))).collect(),
         effective: substrait::encode_program(&without_sets(&prepared.effective), table_schema)?,
         schema: batch::encode_schema(&prepared.schema)?.to_vec(),
         table_schema: batch::encode_schema(table_schema)?.to_vec(),
+        lookup_tables: lookup_tables.collect::<Result<_>>()?,
     })
 }
 
 /// Returns the program without the sets of keys in its filter, which are large and which the client that sent them has.
+/// The sets in programs of lookups stay, because such a program has no meaning if a part of it is opaque.
 fn without_sets(program: &Program) -> Program {
     fn without(expr: &Expr) -> Expr {
         match expr {
@@ -251,7 +269,11 @@ fn without_sets(program: &Program) -> Program {
 
 pub(crate) fn read_prepared(prepared: Prepared) -> Result<Response> {
     let table_schema = batch::decode_schema(&prepared.table_schema)?;
-    let schema_of = |_: &TableName| Ok(Arc::clone(&table_schema));
+    let lookup_tables = read_lookup_tables(&prepared.lookup_tables)?;
+    let schema_of = |name: &TableName| {
+        let of_lookup = lookup_tables.iter().find(|(table, _)| table == name).map(|(_, schema)| schema);
+        Ok(Arc::clone(of_lookup.unwrap_or(&table_schema)))
+    };
     let effective = substrait::decode_program(&prepared.effective, &schema_of)?;
     let prepared = model::Prepared {
         version: Version(prepared.version),
@@ -260,6 +282,15 @@ pub(crate) fn read_prepared(prepared: Prepared) -> Result<Response> {
         schema: batch::decode_schema(&prepared.schema)?,
     };
     Ok(Response::Prepared { prepared, table_schema })
+}
+
+fn read_lookup_tables(tables: &[Bytes]) -> Result<Vec<(TableName, SchemaRef)>> {
+    check_count("tables of lookups", tables.len(), limits::LOOKUPS_MAX)?;
+    let read_one = |table: &Bytes| {
+        let LookupTable { name, schema } = read(table)?;
+        Ok((TableName::decode(name)?, batch::decode_schema(&schema)?))
+    };
+    tables.iter().map(read_one).collect()
 }
 
 fn write_answer(answer: &model::OperatorAnswer) -> OperatorAnswer {

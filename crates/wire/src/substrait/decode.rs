@@ -1,22 +1,28 @@
 //! Decodes Substrait plans to programs: reads the relations over one table from the table outwards, and lets the model
-//! crate compose them into one program.
+//! crate compose them into one program. A join goes on with its left side, over the table that is scanned; its right side
+//! becomes a program of its own, whose result is looked up.
+//!
+//! Invariant: depth, and the number of joins and of relations in all sides together, are counted before a side is
+//! decoded. So the recursion is bounded, and no program is made that is too deep to be dropped.
 
 use super::aggregates::{grouping_expressions, measure};
 use super::encode::TABLE_VERSION_TYPE;
-use super::expressions::{Extensions, Reader};
+use super::expressions::{Extensions, PlanExpressions, Reader};
 use super::proto::{self, PlanRelType, ReadType, RelType, RexType};
-use super::{order, read, size, types};
+use super::{joins, order, read, size, types};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
-use farpool_model::compose::{Refusal, Slot, Stack, check_width, not_done};
+use farpool_model::compose::{Budget, Refusal, Slot, Stack, check_width, not_done};
 use farpool_model::{Error, Expr, Program, Result, SchemaName, TableName, Value, Version, limits};
+use std::cell::Cell;
 use std::collections::HashMap;
 
-/// Decodes a plan over one table to a program. `schema_of` returns the canonical schema of a table.
+/// Decodes a plan to a program. `schema_of` returns the canonical schema of a table; it is called first for the table that
+/// the program scans, then for those of its lookups.
 ///
 /// # Errors
 /// `Corrupt` if the bytes cannot be decoded; `OverLimit` if the plan is too large, too deep or has too many nodes;
-/// `Invalid` if it has an unsupported relation, or does not fit the table; and errors of `schema_of`.
+/// `Invalid` if it has an unsupported relation, or does not fit the tables; and errors of `schema_of`.
 pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>) -> Result<Program> {
     decode_program_within(plan, schema_of, &|_| Ok(()))
 }
@@ -52,26 +58,49 @@ pub fn decode_program_within(
         Some(PlanRelType::Rel(input)) => (input, None),
         None => return Err(Error::invalid("the plan has no relation")),
     };
-    // Collects the relations from the root down to the table; they are applied in reverse order below.
-    let mut relations = vec![relation_of(&input)?];
-    while let Some(input) = input_of(&relations[relations.len() - 1])? {
-        if relations.len() >= limits::PLAN_RELATIONS_MAX {
-            let most = limits::PLAN_RELATIONS_MAX;
-            return Err(Error::over_limit(format!("a plan may have {most} relations in a row")));
+    let expressions = PlanExpressions::new(&extensions, bytes_to_read, holds);
+    let plan = PlanSides { expressions, schema_of, relations: Cell::new(0), joins: Cell::new(0) };
+    let Scan { stack, table, version, .. } = Scan::decode(&plan, &input, 0)?;
+    stack.program(table, version, names)
+}
+
+/// The tables and expressions of a plan, and how many relations and joins of it were found so far, in all sides.
+struct PlanSides<'a> {
+    expressions: PlanExpressions<'a>,
+    schema_of: &'a dyn Fn(&TableName) -> Result<SchemaRef>,
+    relations: Cell<usize>,
+    joins: Cell<usize>,
+}
+
+impl PlanSides<'_> {
+    /// Decodes a relation, whose inputs stay encoded.
+    ///
+    /// # Errors
+    /// `OverLimit` if the plan has too many relations; `Invalid` if the relation is of a kind that is not known.
+    fn relation(&self, bytes: &Bytes) -> Result<RelType> {
+        let (most, count) = (limits::PLAN_RELATIONS_MAX, self.relations.get() + 1);
+        if count > most {
+            return Err(Error::over_limit(format!("a plan may have {most} relations")));
         }
-        relations.push(relation_of(&input)?);
+        self.relations.set(count);
+        relation_of(bytes)
     }
-    let Some(RelType::Read(read_rel)) = relations.pop() else {
-        return Err(Error::invalid("the plan does not read a table"));
-    };
-    let (table, version) = table_of(&read_rel)?;
-    let schema = schema_of(&table)?;
-    let reader = Reader::new(&extensions, &schema, bytes_to_read, holds);
-    let mut scan = Scan::read(reader, &read_rel)?;
-    for relation in relations.into_iter().rev() {
-        scan.apply(relation)?;
+
+    /// Counts a join whose right side is at the depth `depth`.
+    ///
+    /// # Errors
+    /// `OverLimit` if the plan has too many joins, or they are nested too deeply on their right sides.
+    fn join(&self, depth: usize) -> Result<()> {
+        self.joins.set(self.joins.get() + 1);
+        if self.joins.get() <= limits::LOOKUPS_MAX && depth <= limits::LOOKUP_DEPTH_MAX {
+            return Ok(());
+        }
+        Err(Error::over_limit(format!(
+            "a plan may have {} joins, nested {} deep on their right sides",
+            limits::LOOKUPS_MAX,
+            limits::LOOKUP_DEPTH_MAX
+        )))
     }
-    scan.stack.program(table, version, names)
 }
 
 fn relation_of(bytes: &Bytes) -> Result<RelType> {
@@ -88,8 +117,9 @@ fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
         RelType::Aggregate(aggregate) => return Ok(Some(aggregate.input.clone())),
         RelType::Fetch(fetch) => return Ok(Some(fetch.input.clone())),
         RelType::Sort(sort) => return Ok(Some(sort.input.clone())),
-        RelType::Join(_) | RelType::HashJoin(_) | RelType::MergeJoin(_) | RelType::NestedLoopJoin(_) => {
-            "a join"
+        RelType::Join(join) => return Ok(Some(join.left.clone())),
+        RelType::HashJoin(_) | RelType::MergeJoin(_) | RelType::NestedLoopJoin(_) => {
+            "a join that says how it is carried out"
         }
         RelType::Cross(_) => "a cross product",
         RelType::Set(_) => "a set operation",
@@ -143,17 +173,47 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
     Ok((name, version))
 }
 
-/// The program that results from the relations decoded so far, from the table outwards.
+/// The program that results from the relations of one side of a plan decoded so far, from the table outwards.
 struct Scan<'a> {
+    plan: &'a PlanSides<'a>,
+    /// Number of joins on whose right side this one is.
+    depth: usize,
+    table: TableName,
+    version: Option<Version>,
+    table_schema: SchemaRef,
     reader: Reader<'a>,
     stack: Stack,
 }
 
 impl<'a> Scan<'a> {
-    fn read(reader: Reader<'a>, relation: &proto::ReadRel) -> Result<Self> {
+    /// Decodes the relation `input`, at the depth `depth`.
+    fn decode(plan: &'a PlanSides<'a>, input: &Bytes, depth: usize) -> Result<Self> {
+        // Collects the relations from the root down to the table; they are applied in reverse order below.
+        let mut relations = vec![plan.relation(input)?];
+        while let Some(input) = input_of(&relations[relations.len() - 1])? {
+            relations.push(plan.relation(&input)?);
+        }
+        let Some(RelType::Read(read_rel)) = relations.pop() else {
+            return Err(Error::invalid("the plan does not read a table"));
+        };
+        let mut scan = Scan::read(plan, &read_rel, depth)?;
+        for relation in relations.into_iter().rev() {
+            scan.apply(relation)?;
+        }
+        Ok(scan)
+    }
+
+    fn read(plan: &'a PlanSides<'a>, relation: &proto::ReadRel, depth: usize) -> Result<Self> {
+        let (table, version) = table_of(relation)?;
+        let table_schema = (plan.schema_of)(&table)?;
+        let reader = Reader::new(&plan.expressions, table_schema.clone());
         refuse_enhancement(relation.advanced_extension.as_ref())?;
+        if depth > 0 {
+            // One table counts as part of the plan; those of many joins may have many columns together.
+            reader.charge(table_schema.fields().len() * limits::EXPR_NODE_BYTES)?;
+        }
         let stack = Stack::scan(base_columns(&reader, relation.base_schema.as_ref())?);
-        let mut scan = Scan { reader, stack };
+        let mut scan = Scan { plan, depth, table, version, table_schema, reader, stack };
         // The filter refers to all columns of the table, so that it is applied before the column mask.
         if let Some(filter) = &relation.filter {
             scan.stack.filter(|columns| scan.reader.expression(filter, columns))?;
@@ -190,10 +250,30 @@ impl<'a> Scan<'a> {
                 self.stack.sort(|input| order::keys(&self.reader, &sort, input))?;
                 (sort.common, sort.advanced_extension)
             }
+            RelType::Join(join) => {
+                self.join(&join)?;
+                (join.common, None)
+            }
             _ => return Err(Error::invalid("a table is read at the bottom of a plan only")),
         };
         refuse_enhancement(extension.as_ref())?;
         self.finish(common.as_ref())
+    }
+
+    /// Adds a join, whose right side becomes a program of its own.
+    fn join(&mut self, join: &proto::JoinRel) -> Result<()> {
+        self.plan.join(self.depth + 1)?;
+        let Scan { stack, table, version, table_schema, reader, .. } =
+            Scan::decode(self.plan, &join.right, self.depth + 1)?;
+        let program = stack.program(table, version, None)?;
+        // Each program that this one is a lookup of has a copy of it.
+        let bytes: usize = program.expressions().into_iter().map(Expr::bytes).sum();
+        self.reader.charge((self.depth + 1) * bytes)?;
+        let result = program.result_schema(reader.schema())?;
+        let side = joins::Side { program, table_schema, result };
+        let behind = joins::add(&self.reader, &mut self.stack, join, side)?;
+        self.reader = self.reader.over(behind);
+        Ok(())
     }
 
     /// Appends the columns of a projection. Returns whether it has also applied the output mapping.
@@ -258,14 +338,20 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Applies the part that all relations have in common: the selection of output columns.
+    /// Applies the part that all relations have in common: the selection of output columns, and their names.
     fn finish(&mut self, common: Option<&proto::RelCommon>) -> Result<()> {
         let Some(common) = common else { return Ok(()) };
         refuse_enhancement(common.advanced_extension.as_ref())?;
-        match &common.emit {
-            Some(emit) => self.emit(&emit.output_mapping),
-            None => Ok(()),
+        if let Some(emit) = &common.emit {
+            self.emit(&emit.output_mapping)?;
         }
+        let names = common.hint.as_ref().map(|hint| &hint.output_names[..]).unwrap_or_default();
+        // Long names are passed over, because columns of later relations are named like these.
+        let is_short = |name: &String| name.len() <= limits::NAME_BYTES_MAX;
+        if names.len() == self.stack.width() && names.iter().all(is_short) {
+            self.stack.rename(names.to_vec());
+        }
+        Ok(())
     }
 
     /// Keeps the columns at the indices `places`, in this order.

@@ -1,18 +1,19 @@
-//! Encodes programs as Substrait plans: Read → Filter → Project or Aggregate → Sort → Fetch; a relation that the
-//! program does not need is left out.
+//! Encodes programs as Substrait plans: Read → Join → Filter → Project or Aggregate → Sort → Fetch; a relation that the
+//! program does not need is left out. The right side of a join is a lookup's program, encoded in the same way.
 
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
-use super::order;
 use super::proto::{self, ArgType, MappingType, RelType, RexType};
 use super::types::{self, TYPES_URN, ZONED_ANCHOR, ZONED_TYPE};
-use arrow_schema::{DataType, Schema};
+use super::{joins, order};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_model::ArithmeticOp::{Add, Divide, Multiply, Subtract};
 use farpool_model::{
-    Accumulation, Aggregate, Error, Expr, Facts, Literal, NamedExpr, Output, Program, Result, StateFunction,
-    Value, Version, limits,
+    Accumulation, Aggregate, CompareOp, Error, Expr, Facts, Literal, Lookup, LookupKey, NamedExpr, Output,
+    Program, Result, StateFunction, TableName, Value, Version, limits, lookup,
 };
 use prost::Message;
+use std::sync::Arc;
 
 /// The version of Substrait in encoded plans.
 const SUBSTRAIT_VERSION: (u32, u32, u32) = (0, 85, 0);
@@ -20,39 +21,16 @@ const SUBSTRAIT_VERSION: (u32, u32, u32) = (0, 85, 0);
 /// Encodes a program over a table with the canonical schema `table_schema`.
 ///
 /// # Errors
-/// `OverLimit` if the plan is too large or too deep; `Invalid` if a type is not canonical, or the program has lookups,
-/// which this version of the protocol cannot express.
+/// `OverLimit` if the plan is too large or too deep; `Invalid` if a type is not canonical, or naming what is wrong with a
+/// lookup or its program.
 pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8>> {
-    if !program.lookups.is_empty() {
-        return Err(Error::invalid(
-            "programs with lookups are carried out by a pool in the same process only",
-        ));
+    // This bounds the recursion, too.
+    for (table, schema) in program.lookup_tables()? {
+        check_schema(program, table_schema, table, schema)?;
     }
-    let mut encoder = Encoder { schema: table_schema, functions: Vec::new(), has_zones: false };
-    let mut input = encoder.read(program)?;
-    if let Some(filter) = &program.filter {
-        let condition = encoder.expression(filter, 0)?;
-        let filter = proto::FilterRel { common: None, input, condition, advanced_extension: None };
-        input = relation(RelType::Filter(filter));
-    }
-    let (mut input, names) = match &program.output {
-        Output::Rows(columns) => encoder.project(input, columns)?,
-        Output::Aggregate { keys, aggregates } => encoder.aggregate(input, keys, aggregates)?,
-    };
-    if !program.order.is_empty() {
-        input = relation(RelType::Sort(order::write(&program.order, input)));
-    }
-    // A limit beyond the range of Substrait's signed numbers is left out; but a program with a sort order must have a
-    // limit.
-    let most = (!program.order.is_empty()).then_some(i64::MAX);
-    if let Some(count) = program.limit.and_then(|limit| i64::try_from(limit).ok().or(most)) {
-        let count = Literal::new(Value::Int(count.into()), DataType::Int64)?;
-        input = relation(RelType::Fetch(proto::FetchRel {
-            input,
-            count_expr: Some(expression(RexType::Literal(types::write_literal(&count)?))),
-            ..Default::default()
-        }));
-    }
+    let schema = Arc::new(table_schema.clone());
+    let mut encoder = Encoder { schema, functions: Vec::new(), has_zones: false };
+    let (input, names) = encoder.program(program, false)?;
     let plan = encoder.plan(proto::RelRoot { input, names }).encode_to_vec();
     if plan.len() > limits::PLAN_BYTES_MAX {
         return Err(Error::over_limit(format!(
@@ -64,8 +42,18 @@ pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8
     Ok(plan)
 }
 
-struct Encoder<'a> {
-    schema: &'a Schema,
+/// Checks that a lookup takes the table that is scanned for the same columns: a plan names a table without its columns.
+fn check_schema(program: &Program, scanned: &Schema, table: &TableName, schema: &Schema) -> Result<()> {
+    if *table != program.table || schema == scanned {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("a lookup takes {:?} for other columns than the scan", table.as_str()))
+        .advise("read the schema of the table again"))
+}
+
+struct Encoder {
+    /// Schema of the rows that expressions are over.
+    schema: SchemaRef,
     /// Extension and name of each function that the plan uses. A function's anchor (its id within the plan) is its
     /// index plus 1.
     functions: Vec<(&'static str, &'static str)>,
@@ -73,10 +61,81 @@ struct Encoder<'a> {
     has_zones: bool,
 }
 
-impl Encoder<'_> {
+impl Encoder {
+    /// Encodes a program over the table of which `self.schema` has the columns; `self.schema` is then that of the rows
+    /// behind the lookups. Returns the relation, and the names of its columns. Of the side of a join (`is_side`), which
+    /// has no root that names them, the names stand in the relation as a hint.
+    fn program(&mut self, program: &Program, is_side: bool) -> Result<(Bytes, Vec<String>)> {
+        let mut input = self.read(program)?;
+        for lookup in &program.lookups {
+            input = self.join(lookup, input)?;
+        }
+        if let Some(filter) = &program.filter {
+            let condition = self.expression(filter, 0)?;
+            let filter = proto::FilterRel { common: None, input, condition, advanced_extension: None };
+            input = relation(RelType::Filter(filter));
+        }
+        let (mut input, names) = match &program.output {
+            Output::Rows(columns) => self.project(input, columns, is_side)?,
+            Output::Aggregate { keys, aggregates } => self.aggregate(input, keys, aggregates, is_side)?,
+        };
+        if !program.order.is_empty() {
+            input = relation(RelType::Sort(order::write(&program.order, input)));
+        }
+        // A limit beyond the range of Substrait's signed numbers is left out; but a program with a sort order must have
+        // a limit.
+        let most = (!program.order.is_empty()).then_some(i64::MAX);
+        if let Some(count) = program.limit.and_then(|limit| i64::try_from(limit).ok().or(most)) {
+            let count = Literal::new(Value::Int(count.into()), DataType::Int64)?;
+            input = relation(RelType::Fetch(proto::FetchRel {
+                input,
+                count_expr: Some(expression(RexType::Literal(types::write_literal(&count)?))),
+                ..Default::default()
+            }));
+        }
+        Ok((input, names))
+    }
+
+    /// Encodes the join of the rows so far, which `left` gives, with the result of a lookup's program.
+    fn join(&mut self, lookup: &Lookup, left: Bytes) -> Result<Bytes> {
+        let row = std::mem::replace(&mut self.schema, lookup.table_schema.clone());
+        let (right, _) = self.program(&lookup.program, true)?;
+        let result = lookup.program.result_schema(&self.schema)?;
+        let behind = Arc::new(lookup.row_schema(&row, &result)?);
+        self.schema = Arc::new(lookup::pair_schema(&row, &result));
+        let expression = self.join_condition(lookup, row.fields().len())?;
+        self.schema = behind;
+        Ok(relation(RelType::Join(joins::write(lookup, left, right, expression)?)))
+    }
+
+    /// Encodes the condition of a join: all keys are equal, and the residual condition is true. The row so far has
+    /// `width` columns.
+    fn join_condition(&mut self, lookup: &Lookup, width: usize) -> Result<Bytes> {
+        let equal = |key: &LookupKey| {
+            let sides = vec![argument(column(key.row)), argument(column(width + key.result))];
+            self.scalar_function(Function::Compare(CompareOp::Eq), sides, Vec::new(), Some(DataType::Boolean))
+        };
+        let mut conditions: Vec<Bytes> = lookup.keys.iter().map(equal).collect();
+        match &lookup.residual {
+            None => {}
+            Some(Expr::And(parts)) => {
+                for part in parts {
+                    conditions.push(self.expression(part, 1)?);
+                }
+            }
+            Some(residual) => conditions.push(self.expression(residual, 1)?),
+        }
+        if let [condition] = conditions.as_slice() {
+            return Ok(condition.clone());
+        }
+        let arguments = conditions.into_iter().map(argument).collect();
+        Ok(self.scalar_function(Function::And, arguments, Vec::new(), Some(DataType::Boolean)))
+    }
+
     fn read(&mut self, program: &Program) -> Result<Bytes> {
-        let mut types = Vec::with_capacity(self.schema.fields().len());
-        for field in self.schema.fields() {
+        let schema = self.schema.clone();
+        let mut types = Vec::with_capacity(schema.fields().len());
+        for field in schema.fields() {
             let nullability = if field.is_nullable() { proto::NULLABLE } else { proto::REQUIRED };
             let written = self.data_type(field.data_type(), nullability).ok_or_else(|| {
                 let message = format!("column {:?} has type {}", field.name(), field.data_type());
@@ -85,7 +144,7 @@ impl Encoder<'_> {
             types.push(written.encode_to_vec().into());
         }
         let base_schema = proto::NamedStruct {
-            names: self.schema.fields().iter().map(|field| field.name().clone()).collect(),
+            names: schema.fields().iter().map(|field| field.name().clone()).collect(),
             r#struct: Some(proto::Struct {
                 types,
                 type_variation_reference: 0,
@@ -106,16 +165,23 @@ impl Encoder<'_> {
         })))
     }
 
-    fn project(&mut self, input: Bytes, columns: &[NamedExpr]) -> Result<(Bytes, Vec<String>)> {
+    fn project(
+        &mut self,
+        input: Bytes,
+        columns: &[NamedExpr],
+        is_side: bool,
+    ) -> Result<(Bytes, Vec<String>)> {
+        let names: Vec<String> = columns.iter().map(|c| c.name.clone()).collect();
         let expressions = columns.iter().map(|c| self.expression(&c.expr, 0)).collect::<Result<Vec<_>>>()?;
         // A projection in Substrait appends columns to those of its input; the output mapping keeps only the appended
         // ones.
         let first = self.schema.fields().len() as i32;
         let emit = proto::Emit { output_mapping: (first..first + columns.len() as i32).collect() };
-        let common = proto::RelCommon { emit: Some(emit), advanced_extension: None };
+        let hint = is_side.then(|| proto::Hint { output_names: names.clone() });
+        let common = proto::RelCommon { emit: Some(emit), hint, advanced_extension: None };
         let project =
             proto::ProjectRel { common: Some(common), input, expressions, advanced_extension: None };
-        Ok((relation(RelType::Project(project)), columns.iter().map(|c| c.name.clone()).collect()))
+        Ok((relation(RelType::Project(project)), names))
     }
 
     fn aggregate(
@@ -123,12 +189,17 @@ impl Encoder<'_> {
         input: Bytes,
         keys: &[NamedExpr],
         aggregates: &[Aggregate],
+        is_side: bool,
     ) -> Result<(Bytes, Vec<String>)> {
+        let names = keys.iter().map(|k| &k.name).chain(aggregates.iter().map(|a| &a.name));
+        let names: Vec<String> = names.cloned().collect();
+        let hint = is_side.then(|| proto::Hint { output_names: names.clone() });
         let grouping = proto::Grouping {
             grouping_expressions: Vec::new(),
             expression_references: (0..keys.len() as u32).collect(),
         };
         let aggregate = proto::AggregateRel {
+            common: hint.map(|hint| proto::RelCommon { hint: Some(hint), ..Default::default() }),
             input,
             groupings: if keys.is_empty() { Vec::new() } else { vec![grouping.encode_to_vec().into()] },
             grouping_expressions: keys
@@ -138,8 +209,7 @@ impl Encoder<'_> {
             measures: aggregates.iter().map(|a| self.measure(a)).collect::<Result<_>>()?,
             ..Default::default()
         };
-        let names = keys.iter().map(|k| &k.name).chain(aggregates.iter().map(|a| &a.name));
-        Ok((relation(RelType::Aggregate(aggregate)), names.cloned().collect()))
+        Ok((relation(RelType::Aggregate(aggregate)), names))
     }
 
     fn measure(&mut self, aggregate: &Aggregate) -> Result<Bytes> {
@@ -229,7 +299,7 @@ impl Encoder<'_> {
         let arguments = parts.iter().map(|part| self.argument(part, depth)).collect::<Result<_>>()?;
         // Only arithmetic has a type other than boolean. An expression that is not well typed is sent without a type.
         let data_type = match function {
-            Function::Arithmetic(_) | Function::Negate => whole.data_type(self.schema).ok(),
+            Function::Arithmetic(_) | Function::Negate => whole.data_type(&self.schema).ok(),
             _ => Some(DataType::Boolean),
         };
         let options = self.overflow(function, parts, whole, data_type.as_ref());
@@ -255,9 +325,9 @@ impl Encoder<'_> {
         if !may_overflow {
             return Vec::new();
         }
-        let of_parts = parts.iter().map(|part| Facts::of(part, self.schema)).collect::<Result<Vec<_>>>();
+        let of_parts = parts.iter().map(|part| Facts::of(part, &*self.schema)).collect::<Result<Vec<_>>>();
         let may_fail = of_parts
-            .and_then(|facts| Facts::node_may_fail(whole, self.schema, &facts.iter().collect::<Vec<_>>()));
+            .and_then(|facts| Facts::node_may_fail(whole, &*self.schema, &facts.iter().collect::<Vec<_>>()));
         match may_fail {
             Ok(false) => Vec::new(),
             // An expression that is not well typed is sent as if it might overflow.

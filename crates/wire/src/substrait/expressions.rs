@@ -11,7 +11,7 @@ use super::functions::{self, Function};
 use super::proto::{self, ArgType, ReferenceType, RexType, RootType, SegmentType};
 use super::read;
 use super::types::{self, TypeNames};
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
 use farpool_model::compose::{Allowance, Budget, Slot, check_depth};
 use farpool_model::{CompareOp, Error, Expr, KeyFilter, KeySet, Literal, Pattern, Result, Value, limits};
@@ -27,10 +27,18 @@ pub(super) struct Extensions {
     types: TypeNames,
 }
 
-/// Reads the expressions of one plan.
+/// Reads the expressions of one side of a plan.
 pub(super) struct Reader<'a> {
+    plan: &'a PlanExpressions<'a>,
+    /// Number of columns of the side's table.
+    table_width: usize,
+    /// Schema of the side's rows, over which its expressions are: the columns of the table, and what its joins add.
+    schema: SchemaRef,
+}
+
+/// The expressions of a plan, in all sides of its joins together, and their limits.
+pub(super) struct PlanExpressions<'a> {
     extensions: &'a Extensions,
-    schema: &'a Schema,
     /// Limits the total size of the decoded expressions.
     allowance: Allowance,
     /// The patterns compiled so far (or why one is not supported), and the bytes left for further ones.
@@ -109,23 +117,21 @@ fn short(name: &str) -> Result<&str> {
 /// Counts the size of expressions before they are created, and fails if the limit is exceeded.
 impl Budget for Reader<'_> {
     fn charge(&self, bytes: usize) -> Result<()> {
-        self.allowance.charge(bytes)?;
-        self.hold(bytes)
+        self.plan.allowance.charge(bytes)?;
+        self.plan.hold(bytes)
     }
 }
 
-impl<'a> Reader<'a> {
-    /// Creates a reader for the expressions of a plan whose messages take `bytes_held` bytes; `holds` is called with
-    /// each larger total.
+impl<'a> PlanExpressions<'a> {
+    /// Prepares for the expressions of a plan whose messages take `bytes_held` bytes; `holds` is called with each larger
+    /// total.
     pub(super) fn new(
         extensions: &'a Extensions,
-        schema: &'a Schema,
         bytes_held: usize,
         holds: &'a dyn Fn(usize) -> Result<()>,
     ) -> Self {
-        Reader {
+        PlanExpressions {
             extensions,
-            schema,
             allowance: Allowance::default(),
             patterns: RefCell::default(),
             pattern_bytes_left: Cell::new(limits::PATTERNS_BYTES_MAX),
@@ -134,12 +140,36 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn extensions(&self) -> &'a Extensions {
-        self.extensions
+    /// Adds bytes that every form of the plan will take to the total, and reports the total.
+    fn hold(&self, bytes: usize) -> Result<()> {
+        self.bytes_held.set(self.bytes_held.get() + FORMS * bytes);
+        (self.holds)(self.bytes_held.get())
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Creates a reader for the expressions of `plan` over a table with these columns.
+    pub(super) fn new(plan: &'a PlanExpressions<'a>, schema: SchemaRef) -> Self {
+        Reader { plan, table_width: schema.fields().len(), schema }
     }
 
-    pub(super) fn schema(&self) -> &'a Schema {
-        self.schema
+    /// Returns a reader for expressions over other rows than those of the table.
+    pub(super) fn over(&self, schema: SchemaRef) -> Self {
+        Reader { plan: self.plan, table_width: self.table_width, schema }
+    }
+
+    pub(super) fn extensions(&self) -> &'a Extensions {
+        self.plan.extensions
+    }
+
+    /// Returns the schema of the rows that expressions are over.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns the number of columns of the table, which come first in the rows.
+    pub(super) fn table_width(&self) -> usize {
+        self.table_width
     }
 
     /// Decodes an expression of a relation whose input has the columns `columns`.
@@ -155,12 +185,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds bytes that every form of the plan will take to the total, and reports the total.
-    fn hold(&self, bytes: usize) -> Result<()> {
-        self.bytes_held.set(self.bytes_held.get() + FORMS * bytes);
-        (self.holds)(self.bytes_held.get())
-    }
-
     fn at(&self, bytes: &Bytes, columns: &[Slot], depth: usize) -> Result<Expr> {
         check_depth(depth)?;
         self.charge(limits::EXPR_NODE_BYTES)?;
@@ -169,7 +193,7 @@ impl<'a> Reader<'a> {
         };
         let depth = depth + 1;
         let expr = match rex {
-            RexType::Literal(literal) => match types::read_literal(&literal, self.extensions.types())? {
+            RexType::Literal(literal) => match types::read_literal(&literal, self.extensions().types())? {
                 Some(literal) => Expr::Literal(literal),
                 None => opaque("a constant of a type that the pool does not hold"),
             },
@@ -207,7 +231,7 @@ impl<'a> Reader<'a> {
     fn call(&self, call: &proto::ScalarFunction, columns: &[Slot], depth: usize) -> Result<Expr> {
         let arguments = self.arguments(&call.arguments, &call.args, columns, depth)?;
         let opaque = |reason, (Ok(inputs) | Err(inputs))| Ok(Expr::opaque(reason, inputs));
-        let name = match self.extensions.function(call.function_reference)? {
+        let name = match self.extensions().function(call.function_reference)? {
             Ok(name) => name,
             Err(reason) => return opaque(reason, arguments),
         };
@@ -317,30 +341,30 @@ impl<'a> Reader<'a> {
     /// Returns the compiled pattern; the inner `Err` is the reason why it is not supported.
     fn pattern(&self, text: &str, case_insensitive: bool) -> Result<Result<Pattern, String>> {
         let key = (text.to_string(), case_insensitive);
-        if let Some(known) = self.patterns.borrow().get(&key) {
+        if let Some(known) = self.plan.patterns.borrow().get(&key) {
             return Ok(known.clone());
         }
         let compiled = self.compile(text, case_insensitive)?;
-        self.patterns.borrow_mut().insert(key, compiled.clone());
+        self.plan.patterns.borrow_mut().insert(key, compiled.clone());
         Ok(compiled)
     }
 
     fn compile(&self, text: &str, case_insensitive: bool) -> Result<Result<Pattern, String>> {
-        let left = self.pattern_bytes_left.get();
+        let left = self.plan.pattern_bytes_left.get();
         let too_many = || "the regular expressions of the plan are too large together".to_string();
         if left == 0 {
             return Ok(Err(too_many()));
         }
         let to_parse = text.len().min(limits::PATTERN_BYTES_MAX) * PARSED_BYTES;
-        (self.holds)(self.bytes_held.get() + to_parse)?;
+        (self.plan.holds)(self.plan.bytes_held.get() + to_parse)?;
         let compiled = Pattern::new(text, case_insensitive);
         let bytes = match &compiled {
             Ok(pattern) => pattern.bytes(),
             Err(_) => limits::PATTERN_CACHE_BYTES_MAX + to_parse,
         };
-        self.pattern_bytes_left.set(left.saturating_sub(bytes));
+        self.plan.pattern_bytes_left.set(left.saturating_sub(bytes));
         match compiled {
-            Ok(pattern) if bytes <= left => self.hold(bytes).map(|()| Ok(pattern)),
+            Ok(pattern) if bytes <= left => self.plan.hold(bytes).map(|()| Ok(pattern)),
             Ok(_) => Ok(Err(too_many())),
             Err(error) => Ok(Err(error.message)),
         }
@@ -389,7 +413,7 @@ impl<'a> Reader<'a> {
         if cast.failure_behavior == proto::FAILURE_RETURN_NULL {
             return Ok(Expr::opaque("a cast that gives NULL where it fails", vec![input]));
         }
-        let to = cast.r#type.as_ref().and_then(|to| types::read_type(to, self.extensions.types()));
+        let to = cast.r#type.as_ref().and_then(|to| types::read_type(to, self.extensions().types()));
         let Some(to) = to else {
             return Ok(Expr::opaque("a cast to a type that the pool does not hold", vec![input]));
         };
@@ -427,7 +451,7 @@ impl<'a> Reader<'a> {
     fn in_zone_of(&self, expr: Expr, other: &Expr) -> Expr {
         let Expr::Literal(literal) = &expr else { return expr };
         let DataType::Timestamp(unit, Some(_)) = literal.data_type() else { return expr };
-        match other.data_type(self.schema) {
+        match other.data_type(&self.schema) {
             Ok(to @ DataType::Timestamp(..))
                 if types::agree(&to, &DataType::Timestamp(*unit, Some("".into()))) =>
             {

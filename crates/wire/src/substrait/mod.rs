@@ -1,19 +1,21 @@
 //! Substrait plans, the standard form in which query engines hand over work (substrait.io, version 0.85; older plans
 //! are read, too). Encodes programs as plans and decodes plans to programs.
 //!
-//! Encoded plans are Read → Filter → Project or Aggregate → Sort → Fetch. The decoder accepts more, such as several
+//! Encoded plans are Read → Join → Filter → Project or Aggregate → Sort → Fetch. The decoder accepts more, such as several
 //! projections and filters, which are composed into one program; `docs/wire.md` has the whole list. An unsupported
 //! function or expression becomes [`farpool_model::Expr::Opaque`], so that the node can still run the rest. An
-//! unsupported relation (a join, a window) is an error.
+//! unsupported relation (a set operation, a window) is an error.
 //!
-//! A plan may come from anyone. Its nesting depth and its number of relations and expressions are limited, and counted
-//! before an inner part is decoded, so that no plan overflows the stack or takes much memory.
+//! A plan may come from anyone. Its nesting depth and its number of relations and expressions, in all sides of its joins
+//! together, are limited, and counted before an inner part is decoded, so that no plan overflows the stack or takes much
+//! memory.
 
 mod aggregates;
 mod decode;
 mod encode;
 mod expressions;
 mod functions;
+mod joins;
 mod order;
 mod proto;
 mod size;

@@ -14,6 +14,8 @@ use proptest::prelude::*;
 use prost::Message;
 use std::sync::Arc;
 
+mod joins;
+
 /// Returns every type except timestamps in UTC, whose constants take the zone of the compared expression.
 fn types() -> Vec<DataType> {
     let stamps = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]
@@ -317,7 +319,7 @@ fn filter(condition: Bytes, input: Bytes) -> Bytes {
 
 fn project(expressions: Vec<Bytes>, mapping: Option<Vec<i32>>, input: Bytes) -> Bytes {
     let emit = mapping.map(|output_mapping| proto::Emit { output_mapping });
-    let common = Some(proto::RelCommon { emit, advanced_extension: None });
+    let common = Some(proto::RelCommon { emit, ..Default::default() });
     relation(RelType::Project(proto::ProjectRel { common, input, expressions, advanced_extension: None }))
 }
 
@@ -357,8 +359,8 @@ fn a_function_of_a_foreign_extension_is_opaque_and_the_rest_is_not() {
 #[test]
 fn relations_without_a_meaning_here_are_named() {
     let cases = [
-        (RelType::Join(Bytes::new()), "a join"),
         (RelType::HashJoin(Bytes::new()), "a join"),
+        (RelType::Cross(Bytes::new()), "a cross product"),
         (RelType::Window(Bytes::new()), "window functions"),
         (RelType::Set(Bytes::new()), "a set operation"),
         (RelType::Write(Bytes::new()), "a change of data"),
@@ -581,9 +583,16 @@ fn items() -> SchemaRef {
     ]))
 }
 
-/// Formats a program as text.
-fn shown(program: &Program, schema: &Schema) -> String {
+/// Formats a program over a table with these columns, as its lookups are, as text.
+fn shown(program: &Program, table_schema: &SchemaRef) -> String {
     let mut text = String::new();
+    for lookup in &program.lookups {
+        let keys: Vec<String> =
+            lookup.keys.iter().map(|key| format!("{} = {}", key.row, key.result)).collect();
+        let (side, keys) = (shown(&lookup.program, table_schema), keys.join(", "));
+        text += &format!("{} join ({side}) by {keys} ", lookup.kind.name());
+    }
+    let schema = &*program.joined_schema(table_schema).unwrap();
     if let Some(filter) = &program.filter {
         text += &format!("where {} ", filter.display(schema));
     }
@@ -626,7 +635,8 @@ fn plans_of_datafusion_are_understood() {
         let plan: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
         let got = match decode_program(&plan, &|_| Ok(items())) {
             Ok(program) => {
-                let checked = program.result_schema(&items());
+                let row = program.joined_schema(&items()).unwrap();
+                let checked = program.result_schema(&row);
                 let opaque = program.expressions().into_iter().any(|e| e.opaque_reason().is_some());
                 assert!(opaque || checked.is_ok(), "{sql}: {checked:?}");
                 format!("= {}", shown(&program, &items()))

@@ -79,7 +79,65 @@ pub fn plan_seeds() -> Vec<Vec<u8>> {
     let ours = programs().into_iter().map(|p| substrait::encode_program(&p, &schema).unwrap());
     let text = include_str!("../../../../crates/wire/testdata/datafusion_plans.txt");
     let theirs = text.split("\n\n").filter_map(|case| case.lines().nth(2)).map(bytes_of_hex);
-    ours.chain(theirs).collect()
+    ours.chain(theirs).chain(joined_seeds()).collect()
+}
+
+/// Creates plans with joins: one of each kind, nested ones, and hostile ones.
+fn joined_seeds() -> Vec<Vec<u8>> {
+    let schema = plan::table_schema();
+    let scan = |columns: &[usize]| Program::scan(TableName::new("items").unwrap(), &schema, columns);
+    let lookup = |kind, program: Program, row| Lookup {
+        kind,
+        program,
+        table_schema: schema.clone(),
+        keys: vec![LookupKey { row, result: 0 }],
+        residual: None,
+        mark: "m".to_string(),
+    };
+    let width = schema.fields().len();
+    let kinds = LookupKind::ALL.map(|kind| {
+        let residual = Expr::compare(CompareOp::Lt, Expr::Column(4), Expr::Column(width + 1));
+        let residual = Some(residual).filter(|_| !kind.minds_nulls());
+        let of_item = Lookup { residual, ..lookup(kind, scan(&[0, 4, 7]), 0) };
+        let added = if kind.adds_columns() || kind.adds_mark() { width } else { 0 };
+        let rows = Output::Rows(vec![NamedExpr { name: "x".into(), expr: Expr::Column(added) }]);
+        Program { lookups: vec![of_item], output: rows, ..scan(&[]) }
+    });
+    let few = Program { limit: Some(3), ..scan(&[1]) };
+    let inner = Program { lookups: vec![lookup(LookupKind::Anti, few, 1)], ..scan(&[0, 7]) };
+    let nested = Program {
+        lookups: vec![lookup(LookupKind::Left, inner, 0)],
+        version: Some(Version(2)),
+        ..scan(&[4])
+    };
+    let many = vec![lookup(LookupKind::Semi, scan(&[0]), 0); limits::LOOKUPS_MAX];
+    let many = Program { lookups: many, ..scan(&[0]) };
+    let sound = kinds.into_iter().chain([nested, many]);
+    let sound = sound.map(|program| substrait::encode_program(&program, &schema).unwrap());
+    sound.chain(hostile_joins()).collect()
+}
+
+/// Creates plans of joins only, by their bytes: nested on their right sides, and on both.
+fn hostile_joins() -> [Vec<u8>; 2] {
+    // A field that has bytes: its number and type, the length, the bytes.
+    let field = |number: u8, content: &[u8]| {
+        let (mut bytes, mut length) = (vec![number << 3 | 2], content.len());
+        while length >= 0x80 {
+            bytes.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        [&bytes, content].concat()
+    };
+    let join = |left: &[u8], right: &[u8]| {
+        let inner_join = [6 << 3, 1];
+        field(6, &[&field(2, left), &field(3, right), &inner_join[..]].concat())
+    };
+    let read = field(1, &field(7, &field(1, b"items")));
+    let plan = |relation: Vec<u8>| field(3, &field(1, &relation));
+    let deep = (0..2 * limits::LOOKUP_DEPTH_MAX).fold(read.clone(), |right, _| join(&read, &right));
+    let both = (0..6).fold(read.clone(), |side, _| join(&side, &side));
+    [plan(deep), plan(both)]
 }
 
 /// Creates programs over the table of the fuzz body `run` that apply every operator to every type and encoding, and
@@ -225,6 +283,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
             instance: 7,
             newest: Version(9),
             sealing: Some(Sealing { node_key: None }),
+            lookups: true,
         },
         Response::Prepared { prepared, table_schema: schema },
         Response::Batch(rows()),

@@ -7,6 +7,7 @@ use super::shape::{PARTITIONS, Shape};
 use super::worker::Radix;
 use crate::aggregate::aggregation::Aggregation;
 use crate::aggregate::give::{Batches, partitions};
+use crate::aggregate::limit::MergedBytes;
 use crate::aggregate::store::Store;
 use crate::group::Groups;
 use crate::project::Emit;
@@ -62,23 +63,26 @@ impl Partitions {
         self.tasks
     }
 
-    /// Merges the partitions of one task and emits their groups.
+    /// Merges the partitions of one task and emits their groups, whose bytes count in `merged`.
     ///
     /// # Errors
-    /// `Invalid` when a sum does not fit its type.
+    /// `Invalid` when a sum does not fit its type; `OverLimit` if the groups exceed their memory limit.
     pub(crate) fn run(
         &self,
         aggregation: &Aggregation,
         shape: &Shape,
+        merged: &MergedBytes,
         task: usize,
         emit: &mut Emit<'_>,
     ) -> Result<()> {
         let mut batches = Batches::default();
         let mut expected = 0;
+        let mut held = merged.hold();
         let per_task = PARTITIONS / self.tasks;
         for partition in task * per_task..(task + 1) * per_task {
             let part = self.merged(aggregation, shape, partition, expected)?;
             expected = part.groups.len();
+            held.set(part.bytes())?;
             if part.give(aggregation, &mut |batch| batches.add(batch, emit))?.is_break() {
                 break;
             }

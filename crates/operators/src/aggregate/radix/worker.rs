@@ -105,7 +105,12 @@ impl Radix {
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    fn group(&mut self, aggregation: &Aggregation, shape: &Shape, pace: &mut dyn Pace) -> Result<bool> {
+    pub(crate) fn group(
+        &mut self,
+        aggregation: &Aggregation,
+        shape: &Shape,
+        pace: &mut dyn Pace,
+    ) -> Result<bool> {
         if self.records.is_empty() {
             return Ok(true);
         }

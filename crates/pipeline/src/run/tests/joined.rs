@@ -1,6 +1,9 @@
 //! Tests of programs with lookups, random ones against nested loops over plain rows.
 
+mod groups;
+
 use super::*;
+use arrow_array::StringViewArray;
 use farpool_model::{Lookup, LookupKey, LookupKind};
 
 /// A row; the columns are those of the program's rows behind its lookups.
@@ -66,7 +69,11 @@ fn joined(rows: &[Row], results: &[Row], lookup: &Lookup, width: usize) -> Optio
     Some(joined)
 }
 
-/// Creates a random program over a small table, with lookups up to `depth` deep. Returns `None` if a scalar subquery
+/// Depth of lookups in random programs.
+const DEPTH: usize = 3;
+
+/// Creates a random program over a small table, with lookups up to `depth` deep; below [`DEPTH`], it is that of a lookup
+/// and may return distinct rows. Returns `None` if a scalar subquery
 /// has several rows, or there are too many rows for nested loops.
 fn case(random: &mut impl FnMut() -> usize, depth: usize, budget: Budget) -> Option<Case> {
     let (groups, per_group) = ([0, 1, 3][random() % 3], [1, 20, 90][random() % 3]);
@@ -98,7 +105,8 @@ fn case(random: &mut impl FnMut() -> usize, depth: usize, budget: Budget) -> Opt
         let keys = if is_in || random().is_multiple_of(2) { keys[..1].to_vec() } else { keys };
         let residual = (!is_in && random().is_multiple_of(3)).then_some(less);
         let program = side.program.prepared().effective.clone();
-        let lookup = Lookup { kind, program, keys, residual, mark: "mark".to_string() };
+        let table_schema = side.program.table().schema.clone();
+        let lookup = Lookup { kind, program, table_schema, keys, residual, mark: "mark".to_string() };
         rows = joined(&rows, &side.rows, &lookup, of_side.len())?;
         if rows.len() > 20_000 {
             return None;
@@ -124,8 +132,15 @@ fn case(random: &mut impl FnMut() -> usize, depth: usize, budget: Budget) -> Opt
     }
     let columns: Vec<usize> =
         (0..3).chain((3..numbers.len()).filter(|_| random().is_multiple_of(2))).collect();
-    let output = self::rows(&columns);
-    let rows = rows.iter().map(|row| columns.iter().map(|column| row[*column]).collect()).collect();
+    let mut output = self::rows(&columns);
+    let mut rows: Vec<Row> =
+        rows.iter().map(|row| columns.iter().map(|column| row[*column]).collect()).collect();
+    let is_side = depth < DEPTH;
+    if let (Output::Rows(keys), true) = (&output, is_side && random().is_multiple_of(3)) {
+        output = Output::Aggregate { keys: keys.clone(), aggregates: Vec::new() };
+        rows.sort();
+        rows.dedup();
+    }
     let program = Program {
         table: TableName::new("t").unwrap(),
         version: None,
@@ -135,7 +150,8 @@ fn case(random: &mut impl FnMut() -> usize, depth: usize, budget: Budget) -> Opt
         order: Vec::new(),
         limit: None,
     };
-    let program = BoundProgram::prepare_joined(&program, table, Version(1), budget, sides).unwrap();
+    let prepare = if is_side { BoundProgram::prepare_side } else { BoundProgram::prepare_joined };
+    let program = prepare(&program, table, Version(1), budget, sides).unwrap();
     Some(Case { program, rows })
 }
 
@@ -163,7 +179,7 @@ fn programs_with_lookups_return_what_nested_loops_do() {
     let (mut returned, mut deep) = (0, 0);
     for round in 0..600 {
         let budget = Budget { workers: 1 + round % 3, ..Budget::default() };
-        let Some(Case { program, mut rows }) = case(&mut random, 3, budget) else { continue };
+        let Some(Case { program, mut rows }) = case(&mut random, DEPTH, budget) else { continue };
         rows.sort();
         returned += rows.len();
         deep += usize::from(
@@ -188,6 +204,7 @@ fn star(groups: i64, output: Output, limit: Option<u64>, order: Vec<SortKey>) ->
     let lookup = |side: &BoundProgram, key: usize| Lookup {
         kind: LookupKind::Inner,
         program: side.prepared().effective.clone(),
+        table_schema: side.table().schema.clone(),
         keys: vec![LookupKey { row: key, result: 0 }],
         residual: None,
         mark: String::new(),
@@ -244,6 +261,72 @@ fn rows_behind_lookups_are_grouped_and_ordered() {
     assert_eq!(returned, largest[..10]);
 }
 
+/// The string in row `id` of a table of strings: one of `distinct`, or NULL.
+fn text_of(id: i64, distinct: i64) -> Option<String> {
+    let number = id * 7919 % distinct;
+    (id % 11 != 0).then(|| format!("number {number}, {}", "x".repeat(number as usize % 20)))
+}
+
+/// Creates a table with a number, which counts up from 0, and a string of [`text_of`].
+fn table_of_texts(rows: i64, distinct: i64) -> Arc<Table> {
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+    let fields = vec![Field::new("id", DataType::Int64, true), Field::new("text", DataType::Utf8View, true)];
+    let schema = Arc::new(Schema::new(fields));
+    let mut builder = TableBuilder::new(pool, TenantName::default(), &schema, None).unwrap();
+    let texts = StringViewArray::from_iter((0..rows).map(|id| text_of(id, distinct)));
+    let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..rows)), Arc::new(texts)];
+    builder.push(&RecordBatch::try_new(schema, columns).unwrap()).unwrap();
+    Arc::new(builder.finish().unwrap())
+}
+
+#[test]
+fn strings_of_lookups_are_compared_and_grouped_whether_they_repeat_or_not() {
+    let budget = Budget::default();
+    let scanned = table(3);
+    // Some rows have no match.
+    let looked_up = 3 * GROUP_ROWS - 300;
+    for (distinct, least) in [1, 7, 300, 5000].into_iter().flat_map(|distinct| [(distinct, 0), (distinct, 3)])
+    {
+        let texts = table_of_texts(looked_up, distinct);
+        let side = Arc::new(bound(&texts, None, rows(&[0, 1]), None, budget));
+        let lookup = Lookup {
+            kind: LookupKind::Left,
+            program: side.prepared().effective.clone(),
+            table_schema: side.table().schema.clone(),
+            keys: vec![LookupKey { row: 0, result: 0 }],
+            residual: None,
+            mark: String::new(),
+        };
+        let least = (least > 0).then(|| format!("number {least}"));
+        let literal = |text: &String| {
+            Expr::Literal(Literal::new(Value::Text(text.clone()), DataType::Utf8View).unwrap())
+        };
+        let filter =
+            least.as_ref().map(|least| Expr::compare(CompareOp::GtEq, Expr::Column(4), literal(least)));
+        let keys = vec![NamedExpr { name: "text".into(), expr: Expr::Column(4) }];
+        let output = Output::Aggregate { keys, aggregates: vec![aggregate(AggregateFunction::Count, None)] };
+        let scan = Program::scan(TableName::new("t").unwrap(), &scanned.schema, &[0]);
+        let program = Program { lookups: vec![lookup], filter, output, ..scan };
+        let program =
+            BoundProgram::prepare_joined(&program, scanned.clone(), Version(1), budget, vec![side]).unwrap();
+        let mut counts: BTreeMap<Option<String>, i64> = BTreeMap::new();
+        for batch in drive(&Run::start(&program).unwrap(), 2).unwrap() {
+            let counted = column_values(std::slice::from_ref(&batch), 1);
+            for (text, count) in batch.column(0).as_string_view().iter().zip(counted) {
+                *counts.entry(text.map(str::to_string)).or_default() += count;
+            }
+        }
+        let mut expected: BTreeMap<Option<String>, i64> = BTreeMap::new();
+        for id in 0..3 * GROUP_ROWS {
+            let text = Some(id).filter(|id| *id < looked_up).and_then(|id| text_of(id, distinct));
+            if least.is_none() || text >= least {
+                *expected.entry(text).or_default() += 1;
+            }
+        }
+        assert_eq!(counts, expected, "{distinct} strings");
+    }
+}
+
 #[test]
 fn keys_of_lookups_thin_out_the_scan() {
     let budget = Budget::default();
@@ -261,6 +344,7 @@ fn keys_of_lookups_thin_out_the_scan() {
         let lookup = Lookup {
             kind,
             program: side.prepared().effective.clone(),
+            table_schema: side.table().schema.clone(),
             keys: vec![LookupKey { row: 0, result: 0 }],
             residual: None,
             mark: String::new(),
@@ -289,6 +373,7 @@ fn with_lookup(
     let lookup = Lookup {
         kind,
         program: side.prepared().effective.clone(),
+        table_schema: side.table().schema.clone(),
         keys: vec![LookupKey { row: key, result: 0 }],
         residual: None,
         mark: String::new(),
@@ -348,6 +433,53 @@ fn the_memory_of_lookups_in_lookups_is_counted() {
     assert!(of_outer.lookups > of_inner.bytes(), "{of_outer:?} {of_inner:?}");
 }
 
+/// A clock that takes a step of a run, as another thread would, whenever a thread that builds the first table of the run
+/// asks for the time in the middle of its step.
+#[derive(Debug)]
+struct Meanwhile {
+    run: Arc<Run>,
+    is_in_step: AtomicBool,
+    /// The rows that the program of the second lookup had read after each such step, if the step did something.
+    read: Mutex<Vec<u64>>,
+}
+
+impl Clock for Meanwhile {
+    fn now_ns(&self) -> u64 {
+        let joins = self.run.joins.as_ref().unwrap();
+        if self.is_in_step.swap(false, Ordering::Relaxed) && joins.is_building(0) {
+            if matches!(self.run.step(&Standing).unwrap(), Step::Worked) {
+                self.read.lock().push(joins.sides()[1].receipt().rows_scanned);
+            }
+        } else {
+            self.is_in_step.store(true, Ordering::Relaxed);
+        }
+        0
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn while_a_table_is_built_others_help_and_turn_to_the_next_lookup() {
+    let run = Run::start(&star(4, rows(&[0]), None, Vec::new())).unwrap();
+    let clock = Meanwhile { run: run.clone(), is_in_step: AtomicBool::default(), read: Mutex::default() };
+    let mut returned = 0;
+    loop {
+        clock.is_in_step.store(false, Ordering::Relaxed);
+        match run.step(&clock).unwrap() {
+            Step::Batches(batches) => returned += column_values(&batches, 0).len(),
+            Step::Done => break,
+            _ => {}
+        }
+    }
+    assert_eq!(returned, star_rows(4).count());
+    let read = clock.read.into_inner();
+    assert!(read[0] > 0, "nobody helps while the rows are looked through, but others scan: {read:?}");
+    assert!(read.windows(2).any(|steps| steps[0] == steps[1]), "later others help: {read:?}");
+}
+
 #[test]
 fn a_limit_ends_a_run_with_lookups_and_so_does_cancelling_it() {
     let program = star(9, rows(&[0, 4]), Some(7), Vec::new());
@@ -385,6 +517,7 @@ fn a_lookup_of_more_than_the_budget_is_refused_with_its_size() {
     let lookup = Lookup {
         kind: LookupKind::Inner,
         program: side.prepared().effective.clone(),
+        table_schema: side.table().schema.clone(),
         keys: vec![LookupKey { row: 0, result: 0 }],
         residual: None,
         mark: String::new(),

@@ -74,7 +74,7 @@ impl Peer {
         while self.receive().await.is_some() {}
     }
 
-    async fn greet(&mut self) {
+    async fn greet(&mut self, lookups: bool) {
         while !check_preface(&self.buffer).unwrap() {
             self.read().await;
         }
@@ -91,6 +91,7 @@ impl Peer {
                 instance: 1,
                 newest: Version(0),
                 sealing: None,
+                lookups,
             },
         )
         .await;
@@ -126,11 +127,26 @@ where
     let greeted = move |mut peer: Peer| {
         let script = script.clone();
         async move {
-            peer.greet().await;
+            peer.greet(false).await;
             script(peer).await;
         }
     };
     RemotePool::dial(dialer(patience, greeted), Results::new()).await.unwrap()
+}
+
+/// Creates a client like [`pool`], of a node that takes lookups.
+pub async fn pool_with_lookups<F>(script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static) -> RemotePool
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let greeted = move |mut peer: Peer| {
+        let script = script.clone();
+        async move {
+            peer.greet(true).await;
+            script(peer).await;
+        }
+    };
+    RemotePool::dial(dialer(Patience::default(), greeted), Results::new()).await.unwrap()
 }
 
 /// Creates a dialer to a scripted node, which runs `script` on every connection from its beginning.

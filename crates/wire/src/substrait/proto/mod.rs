@@ -150,8 +150,8 @@ pub enum RelType {
     Aggregate(AggregateRel),
     #[prost(message, tag = "5")]
     Sort(SortRel),
-    #[prost(bytes = "bytes", tag = "6")]
-    Join(Bytes),
+    #[prost(message, tag = "6")]
+    Join(JoinRel),
     #[prost(message, tag = "7")]
     Project(ProjectRel),
     #[prost(bytes = "bytes", tag = "8")]
@@ -190,8 +190,17 @@ pub enum RelType {
 pub struct RelCommon {
     #[prost(message, optional, tag = "2")]
     pub emit: Option<Emit>,
+    #[prost(message, optional, tag = "3")]
+    pub hint: Option<Hint>,
     #[prost(message, optional, tag = "4")]
     pub advanced_extension: Option<AdvancedExtension>,
+}
+
+/// Information that a reader may ignore. Only the names of the columns are read.
+#[derive(Clone, PartialEq, Message)]
+pub struct Hint {
+    #[prost(string, repeated, tag = "4")]
+    pub output_names: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -287,6 +296,37 @@ pub struct FilterRel {
     pub condition: Bytes,
     #[prost(message, optional, tag = "10")]
     pub advanced_extension: Option<AdvancedExtension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct JoinRel {
+    #[prost(message, optional, tag = "1")]
+    pub common: Option<RelCommon>,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub left: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub right: Bytes,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub expression: Bytes,
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub post_join_filter: Option<Bytes>,
+    /// Number of the join type; `joins.rs` lists them.
+    #[prost(int32, tag = "6")]
+    pub join_type: i32,
+    #[prost(message, optional, tag = "10")]
+    pub advanced_extension: Option<AdvancedExtension>,
+}
+
+/// farpool's own message: what the type of a join does not say, as the enhancement of a `JoinRel`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Lookup {
+    /// 0: as the join type says; 1: `NOT IN`, of a left anti join; 2: the mark is false where it would be NULL, of a left
+    /// mark join.
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    /// Name of the mark column.
+    #[prost(string, tag = "2")]
+    pub mark: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,17 +1,19 @@
-//! Loads tables into the pool, and measures the largest one.
+//! Loads tables into pools, and measures the largest one.
 
-use super::data;
+use super::Farpool;
+use crate::tables::parquet;
 use crate::{machine, pools};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
-use farpool::{EmbeddedPool, LoadMode, Pool, TableInfo};
+use farpool::{LoadMode, Pool, TableInfo};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
 
-/// Costs of loading `lineitem` from Arrow batches in memory.
+/// Costs of loading the largest table from Arrow batches in memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loading {
+    pub table: String,
     pub rows: u64,
     pub bytes_plain: u64,
     pub bytes_encoded: u64,
@@ -46,19 +48,23 @@ impl Loading {
     }
 }
 
-/// Loads every table; measures the last and largest, which is loaded twice.
-pub async fn load(pool: &EmbeddedPool, folder: &Path) -> Result<Loading> {
+/// Loads every table into all pools; measures the last and largest, which is loaded twice, in the embedded one.
+pub async fn load(farpool: &Farpool, folder: &Path, tables: &[&str]) -> Result<Loading> {
+    let embedded = &*farpool.embedded;
     let (mut encoded, mut last) = (Cost::default(), None);
-    for table in data::TABLES {
-        let batches = data::read(folder, table)?;
-        if data::TABLES.last() == Some(&table) {
-            (_, encoded) = load_table(&*pool.without_taps(), table, batches.clone(), false).await?;
+    for table in tables {
+        let batches = parquet::read(folder, table)?;
+        if let Some(separate) = farpool.separate() {
+            load_table(separate, table, batches.clone(), true).await?;
         }
-        last = Some(load_table(pool, table, batches, true).await?);
+        if tables.last() == Some(table) {
+            (_, encoded) = load_table(&*embedded.without_taps(), table, batches.clone(), false).await?;
+        }
+        last = Some((table, load_table(embedded, table, batches, true).await?));
     }
-    let (info, profiled) = last.context("there is no table")?;
+    let (table, (info, profiled)) = last.context("there is no table")?;
     let TableInfo { rows, bytes_plain, bytes_encoded, .. } = info;
-    Ok(Loading { rows, bytes_plain, bytes_encoded, profiled, encoded })
+    Ok(Loading { table: table.to_string(), rows, bytes_plain, bytes_encoded, profiled, encoded })
 }
 
 /// Loads a table, with a profile or without waiting for one.

@@ -1,10 +1,11 @@
 //! The sides of a comparison: rivals (the systems that farpool is compared with), and farpool in-process and over TCP,
 //! with and without push-down.
 
-use super::data;
 use crate::answers::Answer;
+use crate::node::{self, NodeProcess};
+use crate::pools;
 use crate::rival::{Rival, RivalDefinition, Statement};
-use crate::{node, pools};
+use crate::tables::parquet;
 use anyhow::{Result, bail};
 use farpool::model::TenantName;
 use farpool::{EmbeddedPool, Pool, Receipt, Session};
@@ -33,22 +34,36 @@ pub struct Sample {
     pub receipt: Receipt,
 }
 
-/// A node in this process, and the pools that connect to it.
+/// The pools of farpool's sides: over one node, or over two.
 pub struct Farpool {
     /// The pool without a socket.
     pub embedded: Arc<EmbeddedPool>,
     /// The pool over loopback TCP.
-    pub remote: Arc<dyn Pool>,
+    remote: Arc<dyn Pool>,
+    /// The process of the remote pool's node, if that is not the embedded pool's.
+    process: Option<NodeProcess>,
 }
 
 impl Farpool {
-    /// Starts the node, with separate workers and a separate runtime.
+    /// Starts one node for both pools in this process, with workers and a runtime of its own.
     pub async fn start(threads: usize) -> Result<Farpool> {
         let node = node::start(threads)?;
         let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
         let address = node::serve(node, threads)?;
         let remote = farpool::connect(&format!("farpool://{address}"), None).await?;
-        Ok(Farpool { embedded, remote })
+        Ok(Farpool { embedded, remote, process: None })
+    }
+
+    /// Starts a node in this process for the embedded pool, and one in a process of its own for the remote pool.
+    pub async fn start_separate(threads: usize) -> Result<Farpool> {
+        let embedded = EmbeddedPool::over(node::start(threads)?, TenantName::default());
+        let process = NodeProcess::start(threads)?;
+        Ok(Farpool { embedded, remote: process.connect().await?, process: Some(process) })
+    }
+
+    /// Returns the remote pool if it has tables of its own.
+    pub fn separate(&self) -> Option<&dyn Pool> {
+        self.process.as_ref().map(|_| &*self.remote)
     }
 
     /// Opens the side of farpool with this name, such as `remote on`: the way to the pool, and whether operators are
@@ -74,7 +89,7 @@ impl Side {
     /// Starts a rival, and loads these tables into it.
     pub fn rival(name: &str, folder: &Path, tables: &[&str], threads: usize) -> Result<Side> {
         let mut rival = Rival::start(RivalDefinition::named(name)?, threads)?;
-        data::load_into(&mut rival, folder, tables)?;
+        parquet::load_into(&mut rival, folder, tables)?;
         Ok(Side { name: name.to_string(), engine: Engine::Rival(Box::new(rival)) })
     }
 

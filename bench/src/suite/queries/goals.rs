@@ -1,5 +1,4 @@
-//! Compares the results of the benchmark suite `tpch` with its goals. A missed goal is reported and does not fail the
-//! run.
+//! Compares the results of a suite of queries with its goals. A missed goal is reported and does not fail the run.
 
 use super::definition::{Goal, Measure};
 use super::results::Results;
@@ -31,13 +30,15 @@ fn measured(goal: &Goal, results: &Results) -> Option<f64> {
     let both = |value: &dyn Fn(&str) -> Option<f64>| {
         Some((value(goal.of.as_deref()?)?, value(goal.against.as_deref()?)?))
     };
-    let medians = || both(&|side| results.median(goal.query?, side));
+    let medians = || both(&|side| results.median(goal.query.as_deref()?, side));
     match goal.measure {
         Measure::Total => both(&|side| results.total(side)).map(|(of, against)| of / against),
+        Measure::Mean => results.mean(goal.of.as_deref()?, goal.against.as_deref()?),
         Measure::Query => medians().map(|(of, against)| of / against),
         Measure::ExtraMs => medians().map(|(of, against)| of - against),
         Measure::Wire => {
-            let wire = |side: &str| Some(results.side(goal.query?, side)?.receipt.bytes_on_wire as f64);
+            let wire =
+                |side: &str| Some(results.side(goal.query.as_deref()?, side)?.receipt.bytes_on_wire as f64);
             both(&wire).map(|(of, against)| of / against.max(1.0))
         }
         Measure::Load => Some(results.loading.gb_s_per_core(results.loading.profiled)),

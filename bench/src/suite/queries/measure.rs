@@ -1,19 +1,23 @@
-//! The suite `tpch`: measures rounds over all sides; times count only if the answers agree.
+//! Measures a suite of queries in rounds over all sides; times count only if the answers agree.
 
 use super::definition::Definition;
 use super::results::{QueryResult, Results, SideResult};
 use super::sides::{Farpool, Side};
-use super::{data, goals, loading};
+use super::{QuerySuite, goals, loading};
 use crate::suite::{Expected, Head, Samples, turns_after_warm_up};
 use crate::{limits, places, text};
 use anyhow::{Context, Result};
 
 /// Runs the whole suite.
-pub async fn run(definition: &Definition) -> Result<Results> {
-    let folder = data::folder(definition.scale)?;
-    let limits = limits::measure()?;
-    let farpool = Farpool::start(definition.threads).await?;
-    let loading = loading::load(&farpool.embedded, &folder).await?;
+pub async fn run(suite: &QuerySuite, definition: &Definition) -> Result<Results> {
+    let folder = (suite.folder)(definition.scale)?;
+    let limits = limits::measure_for(definition.runs)?;
+    let farpool = if definition.separate_node {
+        Farpool::start_separate(definition.threads).await?
+    } else {
+        Farpool::start(definition.threads).await?
+    };
+    let loading = loading::load(&farpool, &folder, suite.tables).await?;
     let mut notes = Vec::new();
     let mut sides = Vec::new();
     for name in &definition.sides {
@@ -21,20 +25,21 @@ pub async fn run(definition: &Definition) -> Result<Results> {
             sides.push(farpool.side(name, definition.threads).await?);
             continue;
         }
-        match Side::rival(name, &folder, &data::TABLES, definition.threads) {
+        match Side::rival(name, &folder, suite.tables, definition.threads) {
             Ok(side) => sides.push(side),
             Err(error) => notes.push(format!("nothing is compared with {name}: {error:#}")),
         }
     }
     let mut queries = Vec::new();
-    for &number in &definition.queries {
-        text::progress(&format!("q{number:02} "));
-        let result = query(&mut sides, definition, number, &mut notes).await;
-        queries.push(result.with_context(|| format!("q{number:02}"))?);
+    for id in &definition.queries {
+        let name = places::query_name(id);
+        text::progress(&format!("{name} "));
+        let result = query(&mut sides, suite, definition, id, &mut notes).await;
+        queries.push(result.context(name)?);
     }
     text::progress("");
     let mut results = Results {
-        head: Head::of("tpch"),
+        head: Head::of(suite.name),
         rivals: sides.iter().filter_map(Side::version).collect(),
         scale: definition.scale,
         runs: definition.runs,
@@ -53,12 +58,13 @@ pub async fn run(definition: &Definition) -> Result<Results> {
 /// Runs one query on all sides, in turns. A rival that fails is left out, with a note.
 async fn query(
     sides: &mut [Side],
+    suite: &QuerySuite,
     definition: &Definition,
-    number: usize,
+    id: &str,
     notes: &mut Vec<String>,
 ) -> Result<QueryResult> {
-    let sql = places::query(number)?;
-    let recorded = places::recorded_answer(definition.scale, number);
+    let sql = places::query(suite.name, id)?;
+    let recorded = places::recorded_answer(suite.name, definition.scale, id);
     let mut expected = Expected::recorded(recorded.as_deref())?;
     let mut samples = Samples::new(sides.len());
     for turn in turns_after_warm_up(sides.len(), definition.runs) {
@@ -72,7 +78,7 @@ async fn query(
                 samples.add(turn, sample);
             }
             Err(error) if Side::names_rival(&side.name) => {
-                notes.push(format!("{} without a time in q{number:02}: {error:#}", side.name));
+                notes.push(format!("{} without a time in {}: {error:#}", side.name, places::query_name(id)));
                 samples.leave_out(turn.side);
             }
             Err(error) => return Err(error.context(side.name.clone())),
@@ -80,7 +86,7 @@ async fn query(
     }
     let timed = sides.iter().zip(samples.into_sides());
     Ok(QueryResult {
-        query: number,
+        query: id.to_string(),
         rows: expected.answer().map_or(0, |answer| answer.rows.len()),
         sides: timed.filter_map(|(side, of)| Some((side.name.clone(), SideResult::of(&of?)))).collect(),
     })

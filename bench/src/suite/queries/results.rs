@@ -1,8 +1,8 @@
-//! Results of a run of `tpch`, as written to JSON and kept in `bench/record/`.
+//! Results of a suite of queries, as written to JSON and kept in `bench/record/`.
 
 use super::goals::Checked;
 use super::loading::Loading;
-use super::sides::Sample;
+use super::sides::{Sample, Side};
 use crate::limits::Limits;
 use crate::stats;
 use crate::suite::Head;
@@ -32,7 +32,8 @@ pub struct Results {
 /// Results of a query on all sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueryResult {
-    pub query: usize,
+    /// The query, as the definition names it.
+    pub query: String,
     /// Number of rows of the result.
     pub rows: usize,
     pub sides: BTreeMap<String, SideResult>,
@@ -62,18 +63,31 @@ impl SideResult {
 
 impl Results {
     /// Returns the median time of a query on a side.
-    pub fn median(&self, query: usize, side: &str) -> Option<f64> {
+    pub fn median(&self, query: &str, side: &str) -> Option<f64> {
         Some(self.side(query, side)?.median_ms)
     }
 
     /// Returns the results of a query on a side.
-    pub fn side(&self, query: usize, side: &str) -> Option<&SideResult> {
+    pub fn side(&self, query: &str, side: &str) -> Option<&SideResult> {
         self.queries.iter().find(|result| result.query == query)?.sides.get(side)
     }
 
     /// Returns the sum of the median times of all queries on a side; `None` if one is missing.
     pub fn total(&self, side: &str) -> Option<f64> {
         self.queries.iter().map(|result| Some(result.sides.get(side)?.median_ms)).sum()
+    }
+
+    /// Returns the geometric mean, over all queries, of the median time on the side `of` divided by that on the side
+    /// `against`; `None` if a time is missing.
+    pub fn mean(&self, of: &str, against: &str) -> Option<f64> {
+        let median = |result: &QueryResult, side| Some(result.sides.get(side)?.median_ms);
+        let ratios = self.queries.iter().map(|result| Some(median(result, of)? / median(result, against)?));
+        stats::geometric_mean(&ratios.collect::<Option<Vec<f64>>>()?)
+    }
+
+    /// Returns the sides of farpool, whose queries run over a pool.
+    pub fn sides_of_farpool(&self) -> Vec<&str> {
+        self.sides.iter().map(String::as_str).filter(|side| !Side::names_rival(side)).collect()
     }
 
     /// Returns the sides that sent bytes over the network.
@@ -83,6 +97,12 @@ impl Results {
 
     /// Returns the bytes on the wire of all queries on a side.
     pub fn wire_bytes(&self, side: &str) -> u64 {
-        self.queries.iter().filter_map(|result| result.sides.get(side)).map(|s| s.receipt.bytes_on_wire).sum()
+        self.sum(side, |receipt| receipt.bytes_on_wire)
+    }
+
+    /// Returns the sum of a quantity over the receipts of all queries on a side.
+    pub fn sum(&self, side: &str, quantity: impl Fn(&Receipt) -> u64) -> u64 {
+        let results = self.queries.iter().filter_map(|result| result.sides.get(side));
+        results.map(|result| quantity(&result.receipt)).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! The definition of the benchmark suite `tpch`, read from `bench/definitions/tpch.toml`.
+//! The definition of a suite of queries, read from `bench/definitions/SUITE.toml`.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +12,12 @@ pub struct Definition {
     pub runs: usize,
     /// Threads of each side.
     pub threads: usize,
-    /// The queries by number.
-    pub queries: Vec<usize>,
+    /// Whether the remote sides' node is a process of its own, with its own copy of the tables, rather than the node of
+    /// the embedded sides.
+    #[serde(default)]
+    pub separate_node: bool,
+    /// The queries: the names of their files in `testdata/SUITE/queries/`, without `q` and leading zeros.
+    pub queries: Vec<String>,
     /// The sides in the order of a round.
     pub sides: Vec<String>,
     /// Goals of the suite.
@@ -29,7 +33,7 @@ pub struct Goal {
     /// The measured quantity.
     pub measure: Measure,
     /// The query, if the goal concerns a single one.
-    pub query: Option<usize>,
+    pub query: Option<String>,
     /// The side whose quantity is measured.
     pub of: Option<String>,
     /// The side that it is compared with.
@@ -40,11 +44,12 @@ pub struct Goal {
     pub at_least: Option<f64>,
 }
 
-/// The measured quantity of a goal; `bench/definitions/tpch.toml` explains each.
+/// The measured quantity of a goal; the definitions explain each.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     Total,
+    Mean,
     Query,
     ExtraMs,
     Wire,

@@ -1,0 +1,58 @@
+//! Tables as Parquet files, created on the first run and kept in the cache outside the tree.
+
+use crate::places;
+use crate::rival::Rival;
+use anyhow::{Context, Result};
+use arrow::array::{RecordBatch, RecordBatchReader};
+use farpool::model::limits::BATCH_ROWS;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The rows of a table that is generated.
+pub type Rows = Box<dyn RecordBatchReader>;
+
+/// Returns a folder of the cache with tables at `scale`, and creates those that do not exist.
+pub fn folder(
+    name: &str,
+    scale: f64,
+    tables: &[&str],
+    generator: impl Fn(&str, f64) -> Result<Rows>,
+) -> Result<PathBuf> {
+    let folder = format!("data/{name}-sf{}", places::scale_name(scale));
+    for table in tables {
+        places::made(&folder, &format!("{table}.parquet"), |file| write(file, generator(table, scale)?))?;
+    }
+    Ok(places::cache()?.join(folder))
+}
+
+/// Returns the batches of a table, with DataFusion's batch size.
+pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
+    let path = path(folder, table);
+    let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS).build()?;
+    Ok(reader.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Loads tables into a rival.
+pub fn load_into(rival: &mut Rival, folder: &Path, tables: &[&str]) -> Result<()> {
+    tables.iter().try_for_each(|table| rival.load(table, &path(folder, table)).map(|_| ()))
+}
+
+/// Writes the rows of a reader to a Parquet file.
+pub fn write(file: &Path, reader: impl RecordBatchReader) -> Result<()> {
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = ArrowWriter::try_new(File::create(file)?, reader.schema(), Some(properties))?;
+    for batch in reader {
+        writer.write(&batch?)?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+fn path(folder: &Path, table: &str) -> PathBuf {
+    folder.join(format!("{table}.parquet"))
+}

@@ -1,0 +1,237 @@
+//! Tests of groups that must stay whole: behind lookups with a limit, and of the programs of lookups.
+
+use super::*;
+use crate::budget::Overflow;
+
+/// A program with the lookups of `case` that groups its rows by two columns, and returns `limit` groups: the largest
+/// ones, or any.
+fn top_groups(case: &Case, keys: [usize; 2], limit: u64, is_ordered: bool) -> BoundProgram {
+    let program = &case.program;
+    let effective = &program.prepared().effective;
+    let Output::Rows(columns) = &effective.output else { panic!("{effective:?}") };
+    let key = |(name, key): (&str, usize)| NamedExpr { name: name.into(), expr: columns[key].expr.clone() };
+    let of_id =
+        Aggregate { arguments: vec![columns[0].expr.clone()], ..aggregate(AggregateFunction::Max, Some(0)) };
+    let ascending = |column| SortKey { column, descending: false, nulls_first: false };
+    let order = vec![SortKey { descending: true, ..ascending(2) }, ascending(0), ascending(1)];
+    let grouped = Program {
+        output: Output::Aggregate {
+            keys: ["first", "second"].into_iter().zip(keys).map(key).collect(),
+            aggregates: vec![aggregate(AggregateFunction::Count, None), of_id],
+        },
+        order: if is_ordered { order } else { Vec::new() },
+        limit: Some(limit),
+        ..effective.clone()
+    };
+    let sides = program.joined().expect("a program with lookups").sides.clone();
+    let (table, budget) = (program.table().clone(), program.budget());
+    BoundProgram::prepare_joined(&grouped, table, Version(1), budget, sides).unwrap()
+}
+
+/// All groups of the rows, the largest first: two keys, the number of rows, and the greatest `id`.
+fn groups_of(rows: &[Row], keys: [usize; 2]) -> Vec<Row> {
+    let mut groups: BTreeMap<_, (i64, Option<i64>)> = BTreeMap::new();
+    for row in rows {
+        let key = keys.map(|key| (row[key].is_none(), row[key]));
+        let (count, most) = groups.entry(key).or_default();
+        (*count, *most) = (*count + 1, (*most).max(row[0]));
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(key, (count, _))| (-count, *key));
+    groups.into_iter().map(|(key, (count, most))| vec![key[0].1, key[1].1, Some(count), most]).collect()
+}
+
+#[test]
+fn the_first_groups_behind_lookups_are_those_of_nested_loops() {
+    let mut random = random(47);
+    let (mut returned, mut cut) = (0, 0);
+    for round in 0..700 {
+        let budget = Budget { workers: 1 + round % 3, ..Budget::default() };
+        let Some(case) = case(&mut random, DEPTH, budget) else { continue };
+        if case.program.joined().is_none() {
+            continue;
+        }
+        let width = case.program.prepared().schema.fields().len();
+        let keys = [random() % width, random() % width];
+        let (limit, is_ordered) = (random() % 30, round % 4 > 0);
+        let program = top_groups(&case, keys, limit as u64, is_ordered);
+        assert_eq!((program.refusal(), program.overflow()), (None, Overflow::Error));
+        let run = Run::start(&program).unwrap();
+        let ticking = Ticking::default();
+        let clock: &dyn Clock = if round % 2 == 0 { &Standing } else { &ticking };
+        let found = rows_returned(&drive_by(clock, &run, 1 + round % 3).unwrap());
+        let all = groups_of(&case.rows, keys);
+        let mut first = all[..limit.min(all.len())].to_vec();
+        first.sort();
+        if is_ordered {
+            assert_eq!(found, first, "round {round}: {:?}", program.prepared().effective);
+        } else {
+            assert_eq!(found.len(), first.len(), "round {round}");
+            assert!(found.iter().all(|group| all.contains(group)), "round {round}: {found:?}");
+        }
+        returned += found.len();
+        cut += usize::from(all.len() > limit);
+    }
+    assert!(returned > 1_000 && cut > 50, "{returned} groups, {cut} limits");
+}
+
+/// A lookup without keys in common, so that all rows of a program pass it.
+fn anti(side: &BoundProgram) -> Lookup {
+    Lookup {
+        kind: LookupKind::Anti,
+        program: side.prepared().effective.clone(),
+        table_schema: side.table().schema.clone(),
+        keys: vec![LookupKey { row: 0, result: 0 }],
+        residual: None,
+        mark: String::new(),
+    }
+}
+
+/// Groups by `id`, with the number of rows.
+fn by_id() -> Output {
+    let keys = vec![NamedExpr { name: "id".into(), expr: Expr::Column(0) }];
+    Output::Aggregate { keys, aggregates: vec![aggregate(AggregateFunction::Count, None)] }
+}
+
+/// A program over 9,000 rows behind a lookup, with as many groups, of which it returns the first ten.
+fn nine_thousand(budget: Budget, workers: usize) -> BoundProgram {
+    let budget = Budget { workers, ..budget };
+    let none = bound(&table_of(1, 5), id_compares(CompareOp::Lt, 0), rows(&[0]), None, budget);
+    let program = Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        lookups: vec![anti(&none)],
+        filter: None,
+        output: by_id(),
+        order: vec![SortKey { column: 0, descending: false, nulls_first: false }],
+        limit: Some(10),
+    };
+    BoundProgram::prepare_joined(&program, table(9), Version(1), budget, vec![Arc::new(none)]).unwrap()
+}
+
+/// Runs a program within the memory that it needs, made smaller as often as `halvings` allows. Returns the first column,
+/// in order. Whatever the outcome, nothing stays reserved.
+fn run_reserved(program: &BoundProgram, threads: usize, halvings: usize) -> Result<Vec<i64>> {
+    let run = Run::start(program).unwrap();
+    let memory = 8 << 30;
+    let account = farpool_memory::WorkMemory::new(memory).account(&TenantName::default());
+    let need = run.need().unwrap();
+    assert_eq!(need.groups, program.budget().state_bytes_max / 2);
+    let needs = std::iter::successors(Some(need), |need| need.smaller());
+    let need = needs.take(1 + halvings).last().unwrap();
+    run.keep_to(need, account.take(need.bytes()));
+    assert!(account.free() < memory);
+    let found = drive(&run, threads);
+    assert_eq!(account.free(), memory, "{found:?}");
+    let mut ids = column_values(&found?, 0);
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+#[test]
+fn too_many_groups_behind_lookups_end_the_run_with_their_size() {
+    for workers in [1, 3] {
+        // The maximum size of groups, how often it is halved, and whether the groups fit. With several workers and little
+        // memory, that depends on how many rows each happens to get.
+        for (state_bytes_max, halvings, fits) in [
+            (40_000, 0, Some(false)),
+            (200_000, 0, Some(false)),
+            (8 << 20, 0, Some(true)),
+            (1 << 30, 0, Some(true)),
+            (1 << 30, 3, Some(true)),
+            (1 << 30, 99, (workers == 1).then_some(true)),
+        ] {
+            let program = nine_thousand(Budget { state_bytes_max, ..Budget::default() }, workers);
+            assert_eq!((program.refusal(), program.overflow()), (None, Overflow::Error));
+            match run_reserved(&program, workers, halvings) {
+                Ok(ids) => {
+                    assert!(
+                        fits != Some(false) && ids == (0..10).collect::<Vec<_>>(),
+                        "{state_bytes_max}: {ids:?}"
+                    );
+                }
+                Err(error) => {
+                    let says = error.message.contains("groups") && error.message.contains("KiB");
+                    assert!(
+                        fits != Some(true) && says && error.kind == ErrorKind::OverLimit,
+                        "{state_bytes_max}: {error}"
+                    );
+                    assert!(error.to_string().contains("group these rows itself"), "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_behind_lookups_without_a_limit_come_in_parts() {
+    let whole = nine_thousand(Budget { state_bytes_max: 40_000, ..Budget::default() }, 2);
+    let without_limit = Program { order: Vec::new(), limit: None, ..whole.prepared().effective.clone() };
+    let too_many =
+        Program { limit: Some(limits::TOP_ROWS_MAX as u64 + 1), ..whole.prepared().effective.clone() };
+    for program in [without_limit, too_many] {
+        let sides = whole.joined().unwrap().sides.clone();
+        let (table, budget) = (whole.table().clone(), whole.budget());
+        let program = BoundProgram::prepare_joined(&program, table, Version(1), budget, sides).unwrap();
+        assert!(program.prepared().is_partial() && program.overflow() == Overflow::Parts);
+        let mut ids = column_values(&drive(&Run::start(&program).unwrap(), 2).unwrap(), 0);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids, (0..9 * GROUP_ROWS).collect::<Vec<_>>());
+    }
+}
+
+/// A program that looks up the ids of 9,000 rows in groups of rows by `id` and `v`: of all of them, or of the seven rows
+/// whose `k` is their `id`.
+fn in_groups(state_bytes_max: usize, are_few: bool) -> BoundProgram {
+    let budget = Budget { state_bytes_max, ..Budget::default() };
+    let name = || TableName::new("t").unwrap();
+    let filter = are_few.then(|| Expr::compare(CompareOp::Eq, Expr::Column(1), Expr::Column(0)));
+    let keys = [0, 2].map(|column| NamedExpr { name: format!("key{column}"), expr: Expr::Column(column) });
+    let output = Output::Aggregate { keys: keys.to_vec(), aggregates: Vec::new() };
+    let side = Program { filter, output, ..Program::scan(name(), &table(1).schema, &[0]) };
+    let side = BoundProgram::prepare_side(&side, table(9), Version(1), budget, Vec::new()).unwrap();
+    let lookup = Lookup { kind: LookupKind::Inner, ..anti(&side) };
+    let program = Program { lookups: vec![lookup], ..Program::scan(name(), &table(1).schema, &[0]) };
+    BoundProgram::prepare_joined(&program, table(9), Version(1), budget, vec![Arc::new(side)]).unwrap()
+}
+
+#[test]
+fn the_program_of_a_lookup_has_as_many_groups_as_fit() {
+    // All these groups are not sure to fit, according to zone maps.
+    let state_bytes_max = 200_000;
+    let few = in_groups(state_bytes_max, true);
+    assert_eq!(few.joined().unwrap().sides[0].overflow(), Overflow::Error);
+    assert_eq!(run_reserved(&few, 1, 99).unwrap(), (0..7).collect::<Vec<_>>());
+    let error = run_reserved(&in_groups(state_bytes_max, false), 1, 0).unwrap_err();
+    assert!(error.kind == ErrorKind::OverLimit && error.message.contains("groups"), "{error}");
+    assert_eq!(in_groups(1 << 30, false).joined().unwrap().sides[0].overflow(), Overflow::Never);
+}
+
+#[test]
+fn groups_of_a_program_and_of_its_lookups_have_the_same_memory() {
+    let many = nine_thousand(Budget::default(), 1);
+    let effective = many.prepared().effective.clone();
+    let sides = many.joined().unwrap().sides.clone();
+    let side =
+        BoundProgram::prepare_side(&effective, table(9), Version(1), Budget::default(), sides).unwrap();
+    let lookup = Lookup { kind: LookupKind::Inner, ..anti(&side) };
+    let output = by_id();
+    let program = Program { lookups: vec![lookup], output, ..effective };
+    let sides = vec![Arc::new(side)];
+    let program =
+        BoundProgram::prepare_joined(&program, table(9), Version(1), Budget::default(), sides).unwrap();
+    let run = Run::start(&program).unwrap();
+    let need = run.need().unwrap();
+    let half = limits::GROUP_BYTES_MAX / 2;
+    assert_eq!(need.groups, half);
+    assert!(need.bytes() < 2 * half + need.lookups && need.groups_least == 1 << 20, "{need:?}");
+    let least = MemoryNeed { groups: need.groups_least, ..need };
+    let account = farpool_memory::WorkMemory::new(8 << 30).account(&TenantName::default());
+    run.keep_to(least, account.take(least.bytes()));
+    let of_side = &run.joins.as_ref().unwrap().sides()[0];
+    assert_eq!(of_side.group_bytes.load(Ordering::Relaxed), need.groups_least);
+    let mut ids = column_values(&drive(&run, 1).unwrap(), 0);
+    ids.sort_unstable();
+    assert_eq!(ids, (0..10).collect::<Vec<_>>());
+}
