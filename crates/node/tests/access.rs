@@ -97,8 +97,11 @@ async fn the_file_is_followed_and_mistakes_in_it_change_nothing() {
     ask.send(()).await.unwrap();
     ask.reserve().await.unwrap();
     assert_eq!(one.tables().await.unwrap().len(), 0);
-    // The node notices the change of the access file by itself; the test requests no reload.
-    std::fs::write(&path, format!("[tenant.ann]\n{}", line("two"))).unwrap();
+    // The node notices the change of the access file by itself; the test requests no reload. The last reload that it
+    // requested may still be reading, and must not see a file that is half written.
+    let new = folder.path().join("new");
+    std::fs::write(&new, format!("[tenant.ann]\n{}", line("two"))).unwrap();
+    std::fs::rename(&new, &path).unwrap();
     assert_eq!(refused(&one).await.kind, ErrorKind::Denied);
     server.connect_as("two").await.unwrap();
 }
