@@ -43,8 +43,8 @@ pub struct MemoryNeed {
     pub thread: usize,
     /// Number of threads.
     pub threads: usize,
-    /// Bytes of the groups of all threads, and of the merged groups: of the run or of a lookup's program, which do not
-    /// have groups at the same time.
+    /// Bytes of the groups of all threads, and of the merged groups: of the run, or of its lookups' programs together,
+    /// which have none any more when the run has some.
     pub groups: usize,
     /// Minimum for `groups`, if groups that do not fit are returned early as partial results or end the run with an
     /// error; otherwise equal to `groups`.
@@ -67,7 +67,8 @@ impl MemoryNeed {
         };
         let (groups, groups_least) = match (program.overflow(), plan.group_bytes()) {
             (Overflow::Parts | Overflow::Error, _) => {
-                (budget.state_bytes_max / UNSURE_PART, GROUPS_LEAST.min(budget.state_bytes_max))
+                let groups = budget.state_bytes_max / UNSURE_PART;
+                (groups, GROUPS_LEAST.min(groups))
             }
             // Merging makes no more groups than all threads have together.
             (Overflow::Never, Some(bytes)) => {
@@ -98,17 +99,36 @@ impl MemoryNeed {
         let row = joined.row_bytes().saturating_mul(limits::BATCH_ROWS);
         need.thread = need.thread.saturating_add(row.saturating_mul(COPIES * batches));
         need.lookups = joined.table_bytes(program.budget());
+        let (mut groups, mut groups_least): (usize, usize) = (0, 0);
         for side in &joined.sides {
             let of_side = match side.joined() {
                 Some(joined) => MemoryNeed::of_joined(side, joined)?,
                 None => MemoryNeed::of(side, &side.plan()?),
             };
             need.lookups = need.lookups.saturating_add(MemoryNeed { groups: 0, ..of_side }.bytes());
-            // The groups of a lookup's program are gone when its run ends, before the next run has groups.
-            need.groups = need.groups.max(of_side.groups);
-            need.groups_least = need.groups_least.max(of_side.groups_least);
+            // Several of these programs may run at the same time.
+            groups = groups.saturating_add(of_side.groups);
+            groups_least = groups_least.saturating_add(of_side.groups_least);
         }
+        // Together they get no more than one of them alone, unless they are sure to take more. Their groups are gone
+        // when their runs end, before the program itself has groups.
+        groups = groups.min(program.budget().state_bytes_max / UNSURE_PART).max(groups_least);
+        need.groups = need.groups.max(groups);
+        need.groups_least = need.groups_least.max(groups_least);
         Ok(need)
+    }
+
+    /// Returns the bytes for the groups of each run, if those of all `runs`, whose needs these are, take `bytes` bytes
+    /// together: what it needs at least, and a share of the rest in proportion to what it can do without.
+    pub(crate) fn divided(runs: &[MemoryNeed], bytes: usize) -> impl Iterator<Item = usize> + '_ {
+        let spare = |need: &MemoryNeed| need.groups.saturating_sub(need.groups_least);
+        let least = runs.iter().map(|need| need.groups_least).fold(0, usize::saturating_add);
+        let all = runs.iter().map(spare).fold(0, usize::saturating_add);
+        let rest = bytes.saturating_sub(least).min(all);
+        runs.iter().map(move |need| {
+            let share = spare(need) as u128 * rest as u128 / all.max(1) as u128;
+            need.groups_least + share as usize
+        })
     }
 
     /// Returns the need with the memory for re-encoding `columns`: old values, new values, and encoded ones.
@@ -140,6 +160,30 @@ impl MemoryNeed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_for_groups_is_divided_among_runs_that_can_do_with_less() {
+        let need = |groups, groups_least| MemoryNeed {
+            program: 0,
+            lookups: 0,
+            results: 0,
+            thread: 0,
+            threads: 1,
+            groups,
+            groups_least,
+        };
+        let divided = |runs: &[MemoryNeed], bytes| MemoryNeed::divided(runs, bytes).collect::<Vec<_>>();
+        let runs = [need(1000, 100), need(700, 700), need(400, 100)];
+        for bytes in [900, 1000, 1500, 2100] {
+            assert_eq!(divided(&runs, bytes).iter().sum::<usize>(), bytes);
+        }
+        assert_eq!(divided(&runs, 1300), [400, 700, 200]);
+        assert_eq!(divided(&runs, 5000), [1000, 700, 400], "no more than needed");
+        assert_eq!(divided(&runs, 0), [100, 700, 100], "no less than the least");
+        let most = usize::MAX / 2;
+        assert_eq!(divided(&[need(most, 0), need(most, 0)], most), [most / 2; 2]);
+        assert_eq!(divided(&[], 10), []);
+    }
 
     #[test]
     fn a_need_becomes_smaller_down_to_its_least() {

@@ -210,11 +210,16 @@ impl Run {
         }
     }
 
-    /// Limits the threads and groups of the run, and of the runs of its lookups' programs, to those of `need`.
+    /// Limits the threads of the run, and of the runs of its lookups' programs, to those of `need`, and their groups to
+    /// its bytes: those of the lookups' programs together, as several may run at the same time.
     fn limit_to(&self, need: MemoryNeed) {
         self.threads_max.store(need.threads, Ordering::Relaxed);
         self.group_bytes.store(need.groups, Ordering::Relaxed);
-        self.joins.iter().flat_map(Joins::sides).for_each(|side| side.limit_to(need));
+        let sides = self.joins.as_ref().map_or(&[][..], Joins::sides);
+        let needs: Vec<MemoryNeed> = sides.iter().map(|side| side.need).collect();
+        for (side, groups) in sides.iter().zip(MemoryNeed::divided(&needs, need.groups)) {
+            side.limit_to(MemoryNeed { groups, ..need });
+        }
     }
 
     /// Returns the schema of the result.
