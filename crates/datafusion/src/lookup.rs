@@ -24,6 +24,8 @@ const LOOKED_UP_AGAIN_MAX: usize = 1;
 /// side. Reason: otherwise few rows are dropped.
 const THIN: f64 = 0.5;
 
+const NO_LOOKUPS: &str = "rows of a space of keys have no lookups";
+
 /// A side of a join.
 struct Side<'a> {
     fragment: Fragment,
@@ -33,8 +35,7 @@ struct Side<'a> {
 
 /// Returns the fragment whose topmost node is `join`; the reason if there is none.
 pub(crate) fn join(join: &Join) -> Result<Fragment, Ends> {
-    let side = |plan: &'_ LogicalPlan| Fragment::read(plan);
-    let (left, right) = (side(&join.left)?, side(&join.right)?);
+    let (left, right) = (Fragment::read(&join.left)?, Fragment::read(&join.right)?);
     let tables = left.looked_up.len() + right.looked_up.len() + 1;
     if !Arc::ptr_eq(left.table.pool(), right.table.pool()) || !left.table.takes_joins() {
         return Err(Ends::Silently);
@@ -84,7 +85,7 @@ impl Side<'_> {
     fn scanned_keys(&self) -> Result<Vec<usize>, String> {
         let Fragment { table, stack, rows, allowance, .. } = &self.fragment;
         if table.info().version.is_moment() {
-            return Err("rows of a space of keys have no lookups".to_string());
+            return Err(NO_LOOKUPS.to_string());
         }
         let columns = stack.columns().filter(|_| !stack.is_cut());
         let columns = columns.ok_or("its sides have groups or limits of their own")?;
@@ -122,9 +123,7 @@ impl Side<'_> {
     fn bytes(&self) -> f64 {
         self.program().map_or(f64::INFINITY, |program| estimate::bytes(&program, &self.fragment.rows.info))
     }
-}
 
-impl Side<'_> {
     /// Drops rows of this side, which is looked up, that no row of `scanned` has a match in, if that is estimated to pay:
     /// these rows would be held in vain. `keys` has pairs of a column of the other side's rows, and one of this side's
     /// result.
@@ -190,12 +189,10 @@ fn looked_up_by(
     mut looked_up: Side<'_>,
 ) -> Result<Fragment, Ends> {
     let because = |reason: String| Ends::because(Operator::Lookup, shown(join), reason);
-    if scanned.fragment.table.info().version.is_moment()
-        || looked_up.fragment.table.info().version.is_moment()
-    {
-        return Err(because("rows of a space of keys have no lookups".to_string()));
+    let rows = scanned.scanned_keys().map_err(because)?;
+    if looked_up.fragment.table.info().version.is_moment() {
+        return Err(because(NO_LOOKUPS.to_string()));
     }
-    let rows = scanned.scanned_keys().map_err(|_| because("a join key is computed".to_string()))?;
     let results = looked_up.looked_up_keys()?;
     if kind != LookupKind::NotIn {
         looked_up.drop_unmatched(&scanned, rows.iter().copied().zip(results.iter().copied()));

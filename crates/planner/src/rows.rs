@@ -141,8 +141,8 @@ impl Rows {
     }
 }
 
-/// Maximum part of the bytes that the results of all lookups of a program may have together, by estimate. Reason: estimates are rough,
-/// and a node that turns out to have too little room has worked in vain.
+/// Maximum part of the bytes that the results of all lookups of a program may have together, by estimate. Reason:
+/// estimates are rough, and a node that turns out to have too little room has worked in vain.
 const LOOKUP_SHARE: f64 = 0.5;
 
 fn kind(kind: LookupKind) -> JoinKind {

@@ -46,8 +46,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns whether results reach this process over a network.
     fn is_remote(&self) -> bool;
 
-    /// Returns whether the pool carries out programs with lookups (joins with the results of other programs). It refuses
-    /// them otherwise.
+    /// Returns whether an engine should let the pool carry out joins, as programs with lookups.
     fn takes_lookups(&self) -> bool {
         false
     }
