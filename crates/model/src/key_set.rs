@@ -142,23 +142,41 @@ impl KeySet {
         self.words.len() * 8
     }
 
-    /// Returns the keys from `min` to `max` in ascending order. Words of the bitmap before `min` are skipped at no
-    /// cost.
-    pub fn within(&self, min: i64, max: i64) -> impl Iterator<Item = i64> + '_ {
-        let before = min.checked_sub(self.first).map_or(0, |distance| distance.max(0) / 64);
-        let skipped = usize::try_from(before).unwrap_or(usize::MAX);
-        self.keys_from(skipped).skip_while(move |key| *key < min).take_while(move |key| *key <= max)
+    /// Returns the runs of consecutive keys from `min` to `max`, each as its first and last key; `None` if there are more
+    /// than `most`. Takes time in proportion to the words of the bitmap, however many keys there are.
+    pub fn runs(&self, min: i64, max: i64, most: usize) -> Option<Vec<(i64, i64)>> {
+        let (low, high) = (min.max(self.min), max.min(self.max));
+        let mut runs = Vec::new();
+        let bit_of = |key: i64| key.wrapping_sub(self.first) as usize;
+        let key_of = |bit: usize| self.first.wrapping_add(bit as i64);
+        let mut from = (low <= high).then(|| bit_of(low));
+        while let Some(first) =
+            from.and_then(|from| self.next_bit(from, true)).filter(|bit| key_of(*bit) <= high)
+        {
+            let end = self.next_bit(first, false);
+            let last = end.map_or(high, |end| key_of(end - 1).min(high));
+            if runs.len() == most {
+                return None;
+            }
+            runs.push((key_of(first), last));
+            from = end;
+        }
+        Some(runs)
+    }
+
+    /// Returns the first bit of the bitmap from `from` on that is set, or that is not set.
+    fn next_bit(&self, from: usize, is_set: bool) -> Option<usize> {
+        let wanted = |word: &u64| if is_set { *word } else { !*word };
+        let first = wanted(self.words.get(from / 64)?) & (u64::MAX << (from % 64));
+        let rest = self.words[from / 64 + 1..].iter().map(wanted);
+        let mut words = std::iter::once(first).chain(rest).zip(from / 64..);
+        let (word, place) = words.find(|(word, _)| *word != 0)?;
+        Some(place * 64 + word.trailing_zeros() as usize)
     }
 
     /// Returns the keys in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = i64> + '_ {
-        self.keys_from(0)
-    }
-
-    /// Returns the keys in the words of the bitmap from index `words_skipped` on, in ascending order.
-    fn keys_from(&self, words_skipped: usize) -> impl Iterator<Item = i64> + '_ {
-        let words = self.words.iter().enumerate().skip(words_skipped);
-        words.flat_map(move |(place, word)| {
+        self.words.iter().enumerate().flat_map(move |(place, word)| {
             let first = self.first.wrapping_add((place * 64) as i64);
             let left = std::iter::successors(Some(*word), |left| Some(left & left.wrapping_sub(1)));
             let left = left.take_while(|left| *left != 0);
@@ -179,8 +197,13 @@ impl KeySetBuilder {
     /// Begins an empty set for keys from `first` to `last`. Returns `None` if that range is empty, or too wide for a
     /// bitmap of [`limits::KEY_SET_BYTES_MAX`].
     pub fn new(first: i64, last: i64) -> Option<KeySetBuilder> {
+        KeySetBuilder::within(first, last, limits::KEY_SET_BYTES_MAX)
+    }
+
+    /// Begins a set as [`KeySetBuilder::new`] does, with a bitmap of at most `bytes_max` bytes.
+    pub fn within(first: i64, last: i64, bytes_max: usize) -> Option<KeySetBuilder> {
         let span = usize::try_from(i128::from(last) - i128::from(first)).ok()?;
-        let fits = span < limits::KEY_SET_BYTES_MAX * 8;
+        let fits = span / 8 < bytes_max;
         fits.then(|| KeySetBuilder { first, last, words: vec![0; span / 64 + 1] })
     }
 
@@ -297,6 +320,36 @@ mod tests {
         }
         let both = KeySet::new(&[1, 3]).unwrap().union(&KeySet::new(&[-100, 3]).unwrap()).unwrap();
         assert_eq!(both.iter().collect::<Vec<_>>(), [-100, 1, 3]);
+    }
+
+    #[test]
+    fn runs_are_those_of_the_keys() {
+        let dense: Vec<i64> = (-300..700).collect();
+        let gaps: Vec<i64> = dense.iter().copied().filter(|key| key % 130 != 0 && key % 64 != 63).collect();
+        let ends = [i64::MIN, i64::MIN + 1, i64::MIN + 64];
+        let last = [i64::MAX - 128, i64::MAX - 1, i64::MAX];
+        for keys in [&dense[..], &gaps, &ends, &last, &[5]] {
+            let set = KeySet::new(keys).unwrap();
+            let (least, greatest) = (keys[0], keys[keys.len() - 1]);
+            for (min, max) in [
+                (i64::MIN, i64::MAX),
+                (least, greatest),
+                (least.saturating_add(63), greatest.saturating_sub(65)),
+                (-64, 63),
+                (0, 0),
+                (greatest, least),
+            ] {
+                let mut runs: Vec<(i64, i64)> = Vec::new();
+                for key in keys.iter().copied().filter(|key| (min..=max).contains(key)) {
+                    match runs.last_mut() {
+                        Some((_, last)) if *last + 1 == key => *last = key,
+                        _ => runs.push((key, key)),
+                    }
+                }
+                assert_eq!(set.runs(min, max, runs.len()).as_ref(), Some(&runs), "{min} {max} {keys:?}");
+                assert!(runs.is_empty() || set.runs(min, max, runs.len() - 1).is_none());
+            }
+        }
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl LookupKind {
         matches!(self, LookupKind::Exists | LookupKind::In)
     }
 
+    /// Returns whether the rows with a match are dropped, and the others kept.
+    pub fn drops_matched(self) -> bool {
+        matches!(self, LookupKind::Anti | LookupKind::NotIn)
+    }
+
     /// Returns whether the result depends on NULLs among the join keys, as that of `IN` does.
     pub fn minds_nulls(self) -> bool {
         matches!(self, LookupKind::NotIn | LookupKind::In)

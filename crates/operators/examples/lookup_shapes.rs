@@ -7,7 +7,7 @@
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_model::{LookupKey, LookupKind, Program, TableName, limits};
-use farpool_operators::{HashKey, Lookup, LookupBuild};
+use farpool_operators::{HashKey, Lookup, LookupBuild, Needs};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -64,8 +64,8 @@ fn main() {
         let rows = keys * rows_each;
         let built = batches(&build, rows, |row| key(row % keys));
         let begun = Instant::now();
-        let table =
-            LookupBuild::new(build.clone(), built, &[0], HashKey::new(5), true).and_then(LookupBuild::finish);
+        let table = LookupBuild::new(build.clone(), built, &[0], HashKey::new(5), Needs::MatchesAndCondition)
+            .and_then(LookupBuild::finish);
         let table = Arc::new(table.expect("a table"));
         let of_build = begun.elapsed().as_nanos() as f64 / rows as f64;
         let probed_rows = millions << 20;

@@ -30,6 +30,6 @@ mod topk;
 
 pub use aggregate::{ChosenWay, KeyForm, Way};
 pub use group::HashKey;
-pub use lookup::{BuildStep, Lookup, LookupBuild, LookupTable, Probing};
+pub use lookup::{BuildStep, Lookup, LookupBuild, LookupTable, Needs, Probing};
 pub use pace::{Pace, Progress, Unpaced};
 pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

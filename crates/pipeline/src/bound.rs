@@ -210,6 +210,11 @@ impl BoundProgram {
         self.conditions.is_some()
     }
 
+    /// Returns the conditions that were added to the program.
+    pub(crate) fn conditions(&self) -> Option<&Expr> {
+        self.conditions.as_ref()
+    }
+
     /// Returns the columns that the program reads.
     pub(crate) fn columns(&self) -> &BTreeSet<usize> {
         &self.columns

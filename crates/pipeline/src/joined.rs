@@ -7,16 +7,19 @@
 //! Example: `lineitem` is scanned, a lookup finds each row's order, and the result is a sum by date of the order. A
 //! condition on the ship date is applied by the scan, one on both dates by the upper stage, which also computes the
 //! sum.
+//!
+//! A lookup that only keeps or drops rows by one join key is a condition on the scanned table, if the keys are a small
+//! set. If all lookups of a program are, there is one stage: the program without lookups, with these conditions.
 
 use crate::bound::BoundProgram;
 use crate::budget::Budget;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_columns::Table;
 use farpool_model::{
-    ColumnStatistics, Columns, Error, Expr, Facts, Lookup, LookupKind, NamedExpr, Output, Program, Result,
-    cast, limits, schema,
+    ColumnStatistics, Columns, Error, Expr, Facts, Literal, Lookup, LookupKind, NamedExpr, Output, Program,
+    Result, Value, cast, limits, schema,
 };
-use farpool_operators::{Lookup as Compiled, LookupTable, Plan};
+use farpool_operators::{Lookup as Compiled, LookupTable, Needs, Plan};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -58,6 +61,8 @@ pub(crate) struct Joined {
     pub upper: Plan,
     /// For each column of these rows, how the upper stage reads it.
     pub forms: Vec<ColumnForm>,
+    /// The program without its lookups, if all of them may turn out to be conditions on the scanned table.
+    pub direct: Option<Program>,
 }
 
 /// The form in which the upper stage reads a column of the rows behind the lookups.
@@ -185,6 +190,8 @@ impl Joined {
                 false => of_upper.push(condition),
             }
         }
+        // What may fail is not evaluated on a row that a lookup drops.
+        let is_scan_first = of_upper.is_empty();
         let upper = Program { lookups: Vec::new(), filter: Expr::all(of_upper), ..program.clone() };
         let needed = needed(&upper, &program.lookups, width);
         // The columns that the scan returns come first, then what the lookups add.
@@ -210,7 +217,7 @@ impl Joined {
         let forms = forms(&upper, &narrow.schema);
         let upper = narrow.compile(&upper, budget)?;
         let row_statistics = row.statistics.clone();
-        Ok(Joined {
+        let joined = Joined {
             sides,
             lookups,
             reads,
@@ -220,7 +227,14 @@ impl Joined {
             row_statistics,
             upper,
             forms,
-        })
+            direct: None,
+        };
+        let is_condition = |(place, lookup): (usize, &Lookup)| {
+            is_existence(lookup, joined.reads_result(place)) && joined.scanned_keys(place).is_some()
+        };
+        let are_conditions = is_scan_first && joined.lookups.iter().enumerate().all(is_condition);
+        let direct = are_conditions.then(|| Program { lookups: Vec::new(), ..program.clone() });
+        Ok(Joined { direct, ..joined })
     }
 
     /// Returns the lookup at `place` over the rows `row` before it, in `table`.
@@ -231,37 +245,69 @@ impl Joined {
         Compiled::new(&self.lookups[place], row, table, |column| self.reads[place].contains(&column))
     }
 
-    /// Returns whether a condition on the join keys of the lookup at `place` would make the rows of `table`, which is
-    /// scanned, clearly fewer, if the looked-up result has `rows` rows: it is known that rows without a match are not
-    /// wanted, and nothing tells that nearly every row has one.
-    pub fn has_condition(&self, place: usize, rows: usize, table: &Table) -> bool {
-        let Some(keys) = self.scanned_keys(place) else { return false };
+    /// Returns what the lookup at `place` needs to know of the looked-up result, which has `rows` rows. A condition is
+    /// worth while where rows without a match are not wanted, and nothing tells that nearly every row of `table`, which is
+    /// scanned, has one.
+    pub fn needs(&self, place: usize, rows: usize, table: &Table) -> Needs {
+        if is_existence(&self.lookups[place], self.reads_result(place)) && self.scanned_keys(place).is_some()
+        {
+            return Needs::Existence { once: self.lookups[place].kind.adds_columns() };
+        }
+        let Some(keys) = self.matched_keys(place) else { return Needs::Matches };
         // Of a single key, the number of distinct values tells how many of them have a match at most.
         if let [Expr::Column(column)] = &keys[..]
             && let Some(known) = table.statistics.get(*column)
             && let Some(distinct) = known.distinct_count.or(known.distinct_estimate)
+            && cast::u64_from(rows).saturating_mul(FEW_OF) > distinct.saturating_mul(FEW)
         {
-            return cast::u64_from(rows).saturating_mul(FEW_OF) <= distinct.saturating_mul(FEW);
+            return Needs::Matches;
         }
-        true
+        Needs::MatchesAndCondition
     }
 
-    /// Returns a condition on the scanned table that is true for every row with a match in `of_lookup`, the table of the
-    /// lookup at `place`; `None` if `of_lookup` was built without one, or rows without a match are wanted.
+    /// Returns a condition on the scanned table that follows from `of_lookup`, the table of the lookup at `place`: true for
+    /// every row that passes the lookup, and if the table is exact, for no other. `None` if there is none.
     pub fn condition(&self, place: usize, of_lookup: &LookupTable) -> Option<Expr> {
-        of_lookup.condition(self.scanned_keys(place)?)
+        if !of_lookup.is_exact() {
+            return of_lookup.condition(self.matched_keys(place)?);
+        }
+        let keys = self.scanned_keys(place)?;
+        let is_null = Expr::IsNull(Box::new(keys.first()?.clone()));
+        let matched = of_lookup.condition(keys)?;
+        match self.lookups[place].kind {
+            LookupKind::Anti | LookupKind::NotIn if of_lookup.is_empty() => None,
+            LookupKind::Anti => Some(Expr::Or(vec![is_null, Expr::Not(Box::new(matched))])),
+            LookupKind::NotIn if of_lookup.has_null_keys() => nothing(),
+            // Of a row whose key is NULL, the condition is NULL.
+            LookupKind::NotIn => Some(Expr::Not(Box::new(matched))),
+            _ => Some(matched),
+        }
     }
 
     /// Returns the join keys of the lookup at `place` as columns of the scanned table; `None` if rows without a match are
-    /// wanted, or some join key is no column of that table.
+    /// wanted, or as for [`Joined::scanned_keys`].
+    fn matched_keys(&self, place: usize) -> Option<Vec<Expr>> {
+        let drops = matches!(self.lookups[place].kind, LookupKind::Inner | LookupKind::Semi);
+        self.scanned_keys(place).filter(|_| drops)
+    }
+
+    /// Returns whether some column of the looked-up result is read behind the lookup at `place`.
+    fn reads_result(&self, place: usize) -> bool {
+        let added = |(lookup, side): (&Lookup, &Arc<BoundProgram>)| {
+            let columns = if lookup.kind.adds_columns() { side.prepared().schema.fields().len() } else { 0 };
+            columns + usize::from(lookup.kind.adds_mark())
+        };
+        let before = self.lookups.iter().zip(&self.sides).take(place).map(added).sum::<usize>();
+        let first = self.scan_schema.fields().len() + before;
+        let columns = first..first + added((&self.lookups[place], &self.sides[place]));
+        self.reads[place].range(columns).next().is_some()
+    }
+
+    /// Returns the join keys of the lookup at `place` as columns of the scanned table; `None` if one is no column of it.
     fn scanned_keys(&self, place: usize) -> Option<Vec<Expr>> {
-        let lookup = &self.lookups[place];
-        if !matches!(lookup.kind, LookupKind::Inner | LookupKind::Semi) {
-            return None;
-        }
         let Output::Rows(scanned) = &self.scan.output else { return None };
-        let keys = lookup.keys.iter().map(|key| scanned.get(key.row).map(|column| column.expr.clone()));
-        keys.collect()
+        let keys = &self.lookups[place].keys;
+        keys.iter().map(|key| scanned.get(key.row).map(|column| column.expr.clone())).collect()
     }
 
     /// Returns the bytes of a row behind the lookups, strings with the length of a few words.
@@ -297,6 +343,22 @@ fn result_bytes(side: &BoundProgram) -> usize {
     let views = cast::usize_saturating(table.rows).saturating_mul(size_of::<u128>());
     let values = (columns.sum::<usize>() + BATCH_BYTES).saturating_mul(groups);
     values.saturating_add(views).saturating_mul(fields)
+}
+
+/// Returns whether a lookup keeps or drops a row by a single join key, and whether the key has a match is all that it needs
+/// to know; of an inner join, that no key has several.
+fn is_existence(lookup: &Lookup, reads_result: bool) -> bool {
+    let is_kind = match lookup.kind {
+        LookupKind::Semi | LookupKind::Anti | LookupKind::NotIn => true,
+        LookupKind::Inner => !reads_result,
+        _ => false,
+    };
+    is_kind && lookup.keys.len() == 1 && lookup.residual.is_none()
+}
+
+/// Returns a condition that is true for no row.
+fn nothing() -> Option<Expr> {
+    Literal::new(Value::Bool(false), DataType::Boolean).ok().map(Expr::Literal)
 }
 
 /// Returns whether a condition is applied by the scan: it is on columns of the table alone, and cannot fail on a row

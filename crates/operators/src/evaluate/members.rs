@@ -163,7 +163,10 @@ impl Members {
                 let inside = &ints[ints.partition_point(|v| *v < low)..ints.partition_point(|v| *v <= high)];
                 runs_of(inside.iter().copied(), most)
             }
-            Ints::Keys(keys) => runs_of(keys.within(min, max).map(i128::from), most),
+            Ints::Keys(keys) => {
+                let runs = keys.runs(min, max, most)?.into_iter();
+                Some(runs.map(|(first, last)| (first.into(), last.into())).collect())
+            }
         }
     }
 

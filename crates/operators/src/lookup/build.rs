@@ -11,7 +11,7 @@ use arrow_schema::{DataType, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use farpool_model::key_filter::KeyFilterBuilder;
 use farpool_model::key_set::KeySetBuilder;
-use farpool_model::{Error, Expr, KeyFilter, KeySet, Literal, Result, Value, schema};
+use farpool_model::{Error, Expr, KeyFilter, KeySet, Literal, Result, Value, limits, schema};
 use farpool_statistics::keys;
 use parking_lot::Mutex;
 use std::sync::OnceLock;
@@ -20,9 +20,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bits per key of a Bloom filter of join keys. Reason: one row in 200 without a match passes it.
 const KEY_BITS: usize = 16;
 
+/// Maximum bytes of a set of join keys that takes the place of an index, for each row.
+const SET_BYTES_PER_ROW: usize = 4;
+
+/// What a lookup needs to know of the rows of its build side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// The matches of each row.
+    Matches,
+    /// Also a condition that few rows without a match pass, if one is possible.
+    MatchesAndCondition,
+    /// Whether a row has a match, by a condition alone if one is possible that is true for exactly these rows. Otherwise
+    /// as [`Needs::MatchesAndCondition`].
+    Existence {
+        /// Whether a row must not have several matches for that.
+        once: bool,
+    },
+}
+
 /// Rows by their join keys, for [`super::Lookup`]; immutable.
 pub struct LookupTable {
+    rows: usize,
+    /// The index; empty if the test of keys is all that is needed.
     index: Index,
+    is_exact: bool,
     schema: SchemaRef,
     columns: Vec<ArrayRef>,
     /// Whether some row of the build side has a NULL in a join key. Such rows are not in the table.
@@ -41,16 +62,18 @@ enum KeyTest {
 /// A lookup table that is being built, in steps, by any number of threads. A step ends soon after its pace does, except
 /// that a column of strings is copied in one step.
 ///
-/// First, rows without a key are dropped and the range of the keys is found, by one thread. Then the index, the test of
-/// keys, and each column are independent tasks.
+/// First, rows without a key are dropped and the range of the keys is found, by one thread. Then the test of keys, the
+/// index, and each column are independent tasks. If the test may be all that is needed, the others wait for it.
 pub struct LookupBuild {
     schema: SchemaRef,
     keys: Vec<usize>,
     hash_key: HashKey,
-    has_condition: bool,
+    needs: Needs,
     preparation: Mutex<Preparation>,
     rows: OnceLock<Rows>,
-    /// One task for the index, one for the test of keys, and one for each column.
+    /// Whether the test of keys is all that is needed; set when that is known.
+    is_exact: OnceLock<bool>,
+    /// One task for the test of keys, one for the index, and one for each column.
     tasks: Vec<Mutex<Task>>,
     index_bytes: AtomicUsize,
 }
@@ -90,6 +113,7 @@ enum Task {
     Index(Box<Index>),
     /// Adds the keys of the batches from this number on.
     Test(TestBuilder, usize),
+    Tested(Option<KeyTest>),
     Column(ColumnCopy),
     Taken,
 }
@@ -103,7 +127,7 @@ enum TestBuilder {
 
 impl LookupBuild {
     /// Begins to build a table of the rows of `batches`, which have the schema `schema`; `keys` are the positions of
-    /// the join keys. With `has_condition`, the table will have a [`LookupTable::condition`], if that is possible.
+    /// the join keys.
     ///
     /// # Errors
     /// `Invalid` without join keys or if there is no such column; `OverLimit` for 2^32 rows and more.
@@ -112,7 +136,7 @@ impl LookupBuild {
         batches: Vec<RecordBatch>,
         keys: &[usize],
         hash_key: HashKey,
-        has_condition: bool,
+        needs: Needs,
     ) -> Result<LookupBuild> {
         if keys.is_empty() || keys.iter().any(|key| *key >= schema.fields().len()) {
             return Err(Error::invalid("the join keys of a lookup are no columns of its rows"));
@@ -127,13 +151,14 @@ impl LookupBuild {
             schema,
             keys: keys.to_vec(),
             hash_key,
-            has_condition,
+            needs,
             preparation: Mutex::new(Preparation {
                 left: batches.into_iter(),
                 ranges: KeyRanges::new(types),
                 rows: Rows::default(),
             }),
             rows: OnceLock::new(),
+            is_exact: OnceLock::new(),
             tasks: (0..tasks).map(|_| Mutex::new(Task::Waiting)).collect(),
             index_bytes: AtomicUsize::new(0),
         })
@@ -145,8 +170,11 @@ impl LookupBuild {
     /// Fails only on a bug in this crate.
     pub fn step(&self, pace: &mut dyn Pace) -> Result<BuildStep> {
         let Some(rows) = self.rows.get() else { return self.prepare(pace) };
+        if self.is_exact.get().is_none() {
+            return self.test(rows, pace);
+        }
         let mut step = BuildStep::Done;
-        for task in &self.tasks {
+        for task in self.open_tasks() {
             match task.try_lock() {
                 Some(mut task) => {
                     if task.advance(rows, pace)? {
@@ -162,6 +190,35 @@ impl LookupBuild {
         Ok(step)
     }
 
+    /// Returns the tasks that make what is needed.
+    fn open_tasks(&self) -> &[Mutex<Task>] {
+        if self.is_exact.get() == Some(&true) { &self.tasks[..1] } else { &self.tasks }
+    }
+
+    /// Goes on with the test of keys, which may be all that is needed.
+    fn test(&self, rows: &Rows, pace: &mut dyn Pace) -> Result<BuildStep> {
+        let Some(mut task) = self.tasks[0].try_lock() else { return Ok(BuildStep::Busy) };
+        if !task.advance(rows, pace)?
+            && let Task::Test(test, _) = &mut *task
+        {
+            let test = std::mem::replace(test, TestBuilder::None).finish();
+            let is_exact = match (&test, self.needs) {
+                _ if rows.count == 0 => true,
+                (Some(KeyTest::Set(set)), Needs::Existence { once }) => {
+                    !once || set.count() == rows.count as u64
+                }
+                _ => false,
+            };
+            if let Some(KeyTest::Set(set)) = &test {
+                self.index_bytes.store(set.bitmap_bytes(), Ordering::Relaxed);
+            }
+            *task = Task::Tested(test);
+            let is_first = self.is_exact.set(is_exact).is_ok();
+            assert!(is_first, "a test is completed once, by the thread that has the lock");
+        }
+        Ok(BuildStep::Worked)
+    }
+
     /// Drops rows with NULLs in their keys, and finds the range of the keys.
     fn prepare(&self, pace: &mut dyn Pace) -> Result<BuildStep> {
         let Some(mut preparation) = self.preparation.try_lock() else { return Ok(BuildStep::Busy) };
@@ -175,12 +232,16 @@ impl LookupBuild {
         // Another thread may have been faster.
         if self.rows.get().is_none() {
             let rows = std::mem::take(rows);
-            let test = TestBuilder::new(ranges, rows.count, self.has_condition);
+            let test = TestBuilder::new(ranges, rows.count, self.needs);
+            if !matches!(self.needs, Needs::Existence { .. }) {
+                let is_first = self.is_exact.set(false).is_ok();
+                assert!(is_first, "no test is completed before the rows are prepared");
+            }
             let index = Box::new(Index::new(ranges, rows.count, self.hash_key));
             let fields = self.schema.fields().iter().enumerate();
             let columns = fields
                 .map(|(column, field)| Task::Column(ColumnCopy::new(column, field.data_type(), rows.count)));
-            let tasks = [Task::Index(index), Task::Test(test, 0)].into_iter().chain(columns);
+            let tasks = [Task::Test(test, 0), Task::Index(index)].into_iter().chain(columns);
             self.tasks.iter().zip(tasks).for_each(|(place, task)| *place.lock() = task);
             let is_first = self.rows.set(rows).is_ok();
             assert!(is_first, "rows are prepared once, by the thread that has the lock");
@@ -194,18 +255,25 @@ impl LookupBuild {
     /// Fails only on a bug in this crate.
     pub fn take(&self) -> Result<Option<LookupTable>> {
         let (mut index, mut key_test, mut columns) = (None, None, Vec::new());
-        for task in &self.tasks {
+        for task in self.open_tasks() {
             match std::mem::replace(&mut *task.lock(), Task::Taken) {
                 Task::Index(built) => index = Some(*built),
                 Task::Test(built, _) => key_test = built.finish(),
+                Task::Tested(test) => key_test = test,
                 Task::Column(copy) => columns.push(copy.finish().ok_or_else(not_built)?),
                 Task::Taken => return Ok(None),
                 Task::Waiting => return Err(not_built()),
             }
         }
-        let index = index.ok_or_else(|| Error::internal("a lookup table without an index"))?;
-        let has_null_keys = self.rows.get().is_some_and(|rows| rows.has_null_keys);
-        Ok(Some(LookupTable { index, schema: self.schema.clone(), columns, has_null_keys, key_test }))
+        let rows = self.rows.get().ok_or_else(not_built)?;
+        let is_exact = index.is_none();
+        let index = index.unwrap_or_else(|| Index::new(&KeyRanges::new(self.key_types()), 0, self.hash_key));
+        let (schema, has_null_keys) = (self.schema.clone(), rows.has_null_keys);
+        Ok(Some(LookupTable { rows: rows.count, index, is_exact, schema, columns, has_null_keys, key_test }))
+    }
+
+    fn key_types(&self) -> Vec<DataType> {
+        self.keys.iter().map(|key| self.schema.field(*key).data_type().clone()).collect()
     }
 
     /// Takes all steps that are left, and returns the table.
@@ -263,25 +331,28 @@ impl Task {
                 }
             }
             Task::Column(copy) => return copy.advance(&rows.batches, pace),
-            Task::Waiting | Task::Taken => return Ok(false),
+            Task::Waiting | Task::Tested(_) | Task::Taken => return Ok(false),
         }
         Ok(true)
     }
 }
 
 impl TestBuilder {
-    /// Begins the test of `rows` keys; of no keys if it is not `wanted`, they are too many for a small one, or they are
-    /// of types without a hash.
-    fn new(ranges: &KeyRanges, rows: usize, wanted: bool) -> TestBuilder {
-        if !wanted {
-            return TestBuilder::None;
-        }
+    /// Begins the test of `rows` keys; of no keys if none is needed, they are too many for a small one, or they are of
+    /// types without a hash.
+    fn new(ranges: &KeyRanges, rows: usize, needs: Needs) -> TestBuilder {
+        let bytes_max = match needs {
+            Needs::Matches => return TestBuilder::None,
+            Needs::MatchesAndCondition => limits::KEY_SET_BYTES_MAX,
+            // In place of an index.
+            Needs::Existence { .. } => limits::KEY_SET_BYTES_MAX.max(rows.saturating_mul(SET_BYTES_PER_ROW)),
+        };
         if let [only] = ranges.types()
             && schema::is_integer_like(only)
             // Values of these types need not fit a signed word.
             && !matches!(only, DataType::Decimal128(..) | DataType::UInt64)
             && let Some((first, last)) = ranges.of(0)
-            && let Some(set) = KeySetBuilder::new(first, last)
+            && let Some(set) = KeySetBuilder::within(first, last, bytes_max)
         {
             return TestBuilder::Set(set);
         }
@@ -318,11 +389,17 @@ impl TestBuilder {
 impl LookupTable {
     /// Returns the number of rows whose join keys are not NULL.
     pub fn rows(&self) -> usize {
-        self.index.rows()
+        self.rows
+    }
+
+    /// Returns whether [`LookupTable::condition`] is true for exactly the rows with a match, so that the table has nothing
+    /// else. A [`super::Lookup`] then takes rows for which that was tested.
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
     }
 
     /// Returns a condition on the join keys `keys` of other rows, which is true for every row with a match, and for few
-    /// others; `None` if there are too many keys for a small one. It never fails.
+    /// others; `None` if there are too many keys for a small one. It never fails. Where a key is NULL, it is not true.
     pub fn condition(&self, keys: Vec<Expr>) -> Option<Expr> {
         if self.rows() == 0 {
             return Literal::new(Value::Bool(false), DataType::Boolean).ok().map(Expr::Literal);
@@ -336,7 +413,11 @@ impl LookupTable {
 
     /// Returns the bytes of memory that the table takes.
     pub fn bytes(&self) -> usize {
-        self.index.bytes() + bytes_of(&self.columns)
+        let of_set = match &self.key_test {
+            Some(KeyTest::Set(set)) => set.bitmap_bytes(),
+            Some(KeyTest::Filter(_)) | None => 0,
+        };
+        self.index.bytes() + of_set + bytes_of(&self.columns)
     }
 
     /// Returns the schema of the rows.
@@ -354,11 +435,12 @@ impl LookupTable {
     }
 
     /// Returns whether the build side has no rows, not even some with NULL keys.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows() == 0 && !self.has_null_keys
     }
 
-    pub(super) fn has_null_keys(&self) -> bool {
+    /// Returns whether some row of the build side has a NULL in a join key.
+    pub fn has_null_keys(&self) -> bool {
         self.has_null_keys
     }
 

@@ -409,11 +409,6 @@ impl Index {
         }
     }
 
-    /// Returns the number of rows.
-    pub(super) fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// Returns the bytes of memory that the index takes.
     pub(super) fn bytes(&self) -> usize {
         let of_keys = match &self.keys {

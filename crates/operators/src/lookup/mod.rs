@@ -4,8 +4,8 @@
 //! Input: batches of rows that are scanned (the probe side), and a [`LookupTable`] of the other rows (the build side).
 //! Output: batches of joined rows, of at most [`limits::BATCH_ROWS`] rows each: the columns of the scanned row, then
 //! those of the other one. Memory: the build side with its index, reported by [`LookupTable::bytes`], and one batch.
-//! Parallelism: several threads build a table together, and any number probe it; each has a [`Probing`] of its own. Errors: a residual condition
-//! that fails on a pair of rows, and a scalar subquery with several rows.
+//! Parallelism: several threads build a table together, and any number probe it; each has a [`Probing`] of its own.
+//! Errors: a residual condition that fails on a pair of rows, and a scalar subquery with several rows.
 //!
 //! Join keys are equal as group keys are ([`crate::group`]), with one exception: a NULL equals nothing. The join keys
 //! of both sides have the same types.
@@ -21,7 +21,7 @@ mod ranked;
 #[cfg(test)]
 mod tests;
 
-pub use build::{BuildStep, LookupBuild, LookupTable};
+pub use build::{BuildStep, LookupBuild, LookupTable, Needs};
 pub use probe::{Lookup, Probing};
 
 /// Value in place of the number of a build row that means "no row".

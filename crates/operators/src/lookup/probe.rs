@@ -88,7 +88,8 @@ impl Lookup {
         &self.schema
     }
 
-    /// Begins to join the rows of `batch`, at most [`limits::BATCH_ROWS`], which has the schema that [`Lookup::new`] got.
+    /// Begins to join the rows of `batch`, at most [`limits::BATCH_ROWS`], which has the schema that [`Lookup::new`] got. If
+    /// the table is exact, its condition must be true for them, or false if the kind drops rows with a match.
     ///
     /// # Errors
     /// Fails only on a bug in this crate, or for a larger batch.
@@ -98,9 +99,18 @@ impl Lookup {
         }
         let keys: Vec<ArrayRef> = self.keys.iter().map(|key| batch.column(*key).clone()).collect();
         let mut found = Vec::with_capacity(batch.num_rows());
-        self.table.find(&keys, &mut found)?;
+        match self.table.is_exact() {
+            true => found.resize(batch.num_rows(), self.tested()),
+            false => self.table.find(&keys, &mut found)?,
+        }
         let matched = vec![false; batch.num_rows()];
         Ok(Probing { batch, found, row: 0, at: NONE, matched, is_done: false })
+    }
+
+    /// Returns the match of a row for which the condition of an exact table was tested: any, or none if rows with a match
+    /// are dropped.
+    fn tested(&self) -> u32 {
+        if self.kind.drops_matched() { NONE } else { 0 }
     }
 
     /// Returns the next joined rows, at most [`limits::BATCH_ROWS`]; possibly none, although there are more. Returns

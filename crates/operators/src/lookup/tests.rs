@@ -6,13 +6,15 @@ use crate::group::HashKey;
 use crate::pace::Pace;
 use crate::tests::random::Random;
 use crate::tests::rows_of;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch,
     StringViewArray,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_model::{CompareOp, ErrorKind, Expr, LookupKey, LookupKind, Program, TableName, Value, limits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Types of join keys, and the values that random keys have.
@@ -77,7 +79,8 @@ fn side(keys: &[Key], rows: usize, random: &mut Random, nulls: usize) -> RecordB
 fn table(batch: &RecordBatch, piece: usize, keys: &[usize]) -> LookupTable {
     let pieces = (0..batch.num_rows()).step_by(piece);
     let pieces = pieces.map(|from| batch.slice(from, piece.min(batch.num_rows() - from))).collect();
-    let build = LookupBuild::new(batch.schema(), pieces, keys, HashKey::new(7), true).unwrap();
+    let build =
+        LookupBuild::new(batch.schema(), pieces, keys, HashKey::new(7), Needs::MatchesAndCondition).unwrap();
     built(&build, piece.is_multiple_of(2))
 }
 
@@ -297,6 +300,63 @@ fn integer_keys_of_any_range_are_found() {
 }
 
 #[test]
+fn a_set_of_keys_alone_tells_whether_a_row_has_a_match() {
+    let mut random = Random::new(48);
+    let (mut exact, mut others) = (0, 0);
+    for round in 0..300 {
+        let range = [3, 100, 5_000, 1 << 40][round % 4];
+        let mut column = |rows: usize| {
+            let keys = (0..rows).map(|_| (!random.chance(9)).then(|| random.below(range) as i64 - 50));
+            let column: ArrayRef = Arc::new(Int64Array::from_iter(keys));
+            RecordBatch::try_from_iter_with_nullable([("key", column, true)]).unwrap()
+        };
+        let (side, scanned) = (column(round % 70), column(500));
+        let once = round % 3 == 0;
+        let pieces = vec![
+            side.slice(0, side.num_rows() / 2),
+            side.slice(side.num_rows() / 2, side.num_rows().div_ceil(2)),
+        ];
+        let needs = Needs::Existence { once };
+        let build = LookupBuild::new(side.schema(), pieces, &[0], HashKey::new(7), needs).unwrap();
+        let built = Arc::new(built(&build, round % 2 == 0));
+        let known: Vec<i64> = side.column(0).as_primitive::<Int64Type>().iter().flatten().collect();
+        let distinct: BTreeSet<i64> = known.iter().copied().collect();
+        assert_eq!((built.rows(), built.has_null_keys()), (known.len(), known.len() < side.num_rows()));
+        let is_small = known.is_empty() || distinct.last().unwrap() - distinct.first().unwrap() < 8 << 20;
+        assert_eq!(built.is_exact(), is_small && (!once || distinct.len() == known.len()), "round {round}");
+        let keys = scanned.column(0).as_primitive::<Int64Type>();
+        let is_matched = |key: Option<i64>| key.is_some_and(|key| distinct.contains(&key));
+        if !built.is_exact() {
+            let mut found = Vec::new();
+            built.find(&[scanned.column(0).clone()], &mut found).unwrap();
+            let found: Vec<bool> = found.iter().map(|row| *row != NONE).collect();
+            assert_eq!(found, keys.iter().map(is_matched).collect::<Vec<_>>());
+            others += 1;
+            continue;
+        }
+        exact += 1;
+        let condition = built.condition(vec![Expr::Column(0)]).unwrap();
+        let compiled = Compiled::new(&condition, &scanned.schema()).unwrap();
+        let frame = Frame::new(scanned.num_rows(), [(0, scanned.column(0).clone())].into());
+        let passing = truth(&compiled.array(&frame).unwrap());
+        assert_eq!(passing, keys.iter().map(|key| Some(is_matched(key))).collect::<BooleanArray>());
+        // A lookup takes the rows for which that was tested.
+        for kind in [LookupKind::Inner, LookupKind::Semi, LookupKind::Anti] {
+            let lookup =
+                Lookup::new(&described(kind, &[0], None), &scanned.schema(), built.clone(), |at| at == 0);
+            let lookup = lookup.unwrap();
+            let mut probing = lookup.probe(scanned.clone()).unwrap();
+            let mut rows = 0;
+            while let Some(batch) = lookup.next(&mut probing).unwrap() {
+                rows += batch.num_rows();
+            }
+            assert_eq!(rows, scanned.num_rows(), "{kind:?}");
+        }
+    }
+    assert!(exact > 100 && others > 50, "{exact} {others}");
+}
+
+#[test]
 fn a_batch_that_matches_millions_of_pairs_is_joined_piece_by_piece() {
     let rows = 20_000;
     let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; rows]));
@@ -331,7 +391,9 @@ fn a_lookup_that_makes_no_sense_is_refused() {
         Field::new("a", DataType::Int64, true),
         Field::new("b", DataType::Utf8View, true),
     ]));
-    let build = |keys: &[usize]| LookupBuild::new(schema.clone(), Vec::new(), keys, HashKey::default(), true);
+    let build = |keys: &[usize]| {
+        LookupBuild::new(schema.clone(), Vec::new(), keys, HashKey::default(), Needs::Matches)
+    };
     assert!(build(&[]).is_err() && build(&[2]).is_err());
     let built = Arc::new(build(&[0]).unwrap().finish().unwrap());
     let refused = |lookup: &farpool_model::Lookup| {

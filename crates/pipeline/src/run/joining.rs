@@ -15,7 +15,9 @@ use crate::pace::StepPace;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use farpool_columns::{Chunk, RowGroup, Table, pack_array};
 use farpool_model::{Clock, Error, Expr, Result, limits};
-use farpool_operators::{BuildStep, HashKey, Lookup, LookupBuild, LookupTable, Pace, Plan, Probing, State};
+use farpool_operators::{
+    BuildStep, HashKey, Lookup, LookupBuild, LookupTable, Memory, Pace, Plan, Probing, State,
+};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -37,7 +39,17 @@ pub(super) struct Joins {
     /// The lookups over their tables; there are some from when all tables are built until the run ends.
     lookups: Mutex<Option<Arc<Vec<Lookup>>>>,
     /// Plan of the scan, without most rows that have no match; set when all tables are built.
-    scan: OnceLock<Plan>,
+    scan: OnceLock<Scan>,
+    /// Conditions that were added to the program, and the memory of its plans.
+    conditions: Option<Expr>,
+    memory: Memory,
+}
+
+/// The scan behind which rows are looked up.
+struct Scan {
+    plan: Plan,
+    /// Whether no rows are looked up, because the lookups are conditions of the scan. It then makes the result.
+    is_direct: bool,
 }
 
 /// The progress of the table of a lookup.
@@ -85,12 +97,23 @@ impl Joins {
             index_bytes_max: collected.iter().map(|bytes| bytes.saturating_mul(INDEX_COPIES)).collect(),
             lookups: Mutex::default(),
             scan: OnceLock::new(),
+            conditions: program.conditions().cloned(),
+            memory: program.budget().memory(),
         }))
     }
 
-    /// Returns the plan of the rows behind the lookups.
+    /// Returns the plan that makes the result: of the rows behind the lookups, or of the scan if there are none to be looked
+    /// up.
     pub fn plan(&self) -> &Plan {
-        &self.joined.upper
+        match self.scan.get() {
+            Some(Scan { plan, is_direct: true }) => plan,
+            _ => &self.joined.upper,
+        }
+    }
+
+    /// Returns whether rows are looked up: the tables are not built yet, or some lookup is no condition of the scan.
+    pub fn looks_up(&self) -> bool {
+        !self.scan.get().is_some_and(|scan| scan.is_direct)
     }
 
     /// Returns the runs of the lookups' programs.
@@ -120,7 +143,7 @@ impl Joins {
 
     /// Returns the plan of the scan; `None` before all tables are built.
     pub fn scan(&self) -> Option<&Plan> {
-        self.scan.get()
+        self.scan.get().map(|scan| &scan.plan)
     }
 
     /// Takes a step towards the tables, of a program's run or of a table: of the first lookup of which no other thread
@@ -162,8 +185,8 @@ impl Joins {
             let keys: Vec<usize> = self.joined.lookups[place].keys.iter().map(|key| key.result).collect();
             let (schema, rows) = (self.sides[place].schema().clone(), self.sides[place].take_collected());
             let count = rows.iter().map(RecordBatch::num_rows).sum();
-            let has_condition = self.joined.has_condition(place, count, table);
-            let build = LookupBuild::new(schema, rows, &keys, self.hash_key, has_condition)?;
+            let needs = self.joined.needs(place, count, table);
+            let build = LookupBuild::new(schema, rows, &keys, self.hash_key, needs)?;
             *stage = Stage::Building(Arc::new(build));
         }
         Ok(Step::Worked)
@@ -196,12 +219,21 @@ impl Joins {
         if !self.stages.iter().all(|stage| matches!(*stage.lock(), Stage::Built(_))) {
             return Ok(Step::Worked);
         }
+        let direct = self.joined.direct.as_ref().filter(|_| tables.iter().all(|table| table.is_exact()));
         let places = tables.iter().enumerate();
-        let conditions = places.filter_map(|(place, table)| self.joined.condition(place, table)).collect();
-        let scan = match Expr::all(conditions) {
+        let conditions = places.filter_map(|(place, table)| self.joined.condition(place, table));
+        // The plan of the scan has the conditions that were added to the program.
+        let added = self.conditions.clone().filter(|_| direct.is_some());
+        let conditions = Expr::all(conditions.chain(added).collect());
+        let scan = match direct {
+            Some(program) => &Plan::compile(program, table, self.memory)?,
+            None => scan,
+        };
+        let plan = match conditions {
             Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
             None => scan.clone(),
         };
+        let scan = Scan { plan, is_direct: direct.is_some() };
         let mut compiled: Vec<Lookup> = Vec::with_capacity(tables.len());
         for (place, table) in tables.into_iter().enumerate() {
             let row = compiled.last().map_or(&self.joined.scan_schema, Lookup::schema).clone();

@@ -231,10 +231,10 @@ impl Run {
         let progress = &mut morsel.progress;
         let (work, encoded) = match self.output {
             RunOutput::Shipped(_) => {
-                self.plan.process_encoded(group, progress, &mut state.scan, pace, &mut accept)?
+                self.scan_plan().process_encoded(group, progress, &mut state.scan, pace, &mut accept)?
             }
             RunOutput::Batches | RunOutput::Fetched(_) | RunOutput::Change(_) | RunOutput::Collected(_) => {
-                (self.plan.process_part(group, progress, &mut state.scan, pace, &mut accept)?, None)
+                (self.scan_plan().process_part(group, progress, &mut state.scan, pace, &mut accept)?, None)
             }
         };
         self.tally.scanned(work.rows_in, work.bytes_read);
@@ -356,8 +356,9 @@ impl Run {
     /// Creates the operator state of one more thread.
     fn new_state(&self) -> WorkerState {
         self.states.fetch_add(1, Ordering::Relaxed);
-        let upper = self.joins.as_ref().map(|joins| joins.plan().new_state_in(&self.shared));
-        WorkerState { scan: self.plan.new_state_in(&self.shared), upper }
+        let joins = self.joins.as_ref().filter(|joins| joins.looks_up());
+        let upper = joins.map(|joins| joins.plan().new_state_in(&self.shared));
+        WorkerState { scan: self.scan_plan().new_state_in(&self.shared), upper }
     }
 
     /// Completes all row groups that no thread has claimed, because nothing more of them is wanted.

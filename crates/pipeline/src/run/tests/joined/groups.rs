@@ -100,7 +100,8 @@ fn nine_thousand(budget: Budget, workers: usize) -> BoundProgram {
     let program = Program {
         table: TableName::new("t").unwrap(),
         version: None,
-        lookups: vec![anti(&none)],
+        // Not a lookup that is a condition of the scan.
+        lookups: vec![Lookup { kind: LookupKind::Left, ..anti(&none) }],
         filter: None,
         output: by_id(),
         order: vec![SortKey { column: 0, descending: false, nulls_first: false }],
@@ -234,4 +235,26 @@ fn groups_of_a_program_and_of_its_lookups_have_the_same_memory() {
     let mut ids = column_values(&drive(&run, 1).unwrap(), 0);
     ids.sort_unstable();
     assert_eq!(ids, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn groups_of_lookups_that_run_together_divide_the_memory_for_groups() {
+    let side = in_groups(200_000, true).joined().unwrap().sides[0].clone();
+    let lookup = Lookup { kind: LookupKind::Semi, ..anti(&side) };
+    let scan = Program::scan(TableName::new("t").unwrap(), &table(1).schema, &[0]);
+    let program = Program { lookups: vec![lookup.clone(), lookup], ..scan };
+    let budget = side.budget();
+    let sides = vec![side.clone(), side];
+    let program = BoundProgram::prepare_joined(&program, table(9), Version(1), budget, sides).unwrap();
+    let run = Run::start(&program).unwrap();
+    let need = run.need().unwrap();
+    assert_eq!((need.groups, need.groups_least), (200_000, 200_000), "{need:?}");
+    let account = farpool_memory::WorkMemory::new(8 << 30).account(&TenantName::default());
+    run.keep_to(need, account.take(need.bytes()));
+    let of_sides = run.joins.as_ref().unwrap().sides().iter();
+    let of_sides: Vec<usize> = of_sides.map(|side| side.group_bytes.load(Ordering::Relaxed)).collect();
+    assert_eq!(of_sides, [100_000, 100_000]);
+    let mut ids = column_values(&drive(&run, 2).unwrap(), 0);
+    ids.sort_unstable();
+    assert_eq!(ids, (0..7).collect::<Vec<_>>());
 }
