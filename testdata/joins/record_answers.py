@@ -133,6 +133,36 @@ def chains():
         yield f"SELECT count(*), sum(m), sum(s), count(g) FROM ({groups}{first}) x"
 
 
+def grouped():
+    """Joins in groups whose aggregates are of one side, so that this side may be grouped before it is joined."""
+    rng = random.Random(5)
+    for _ in range(120):
+        one, other = rng.choice([("fact", "dim"), ("fact", "dim"), ("fact", "(SELECT * FROM fact WHERE id < 2000)")])
+        if rng.random() < 0.2:
+            one = "(SELECT a.* FROM fact a JOIN dim b ON a.k = b.k AND b.v < 500)"
+        number = "v" if other == "dim" else "id"
+        on = " AND ".join(f"f.{key} = d.{key}" for key in rng.sample(KEYS_OF_ALL, rng.choice([1, 1, 1, 2])))
+        on = rng.choice([on, on, on, on, "f.k + 1 = d.k", "f.x = d.x", f"{on} AND f.r = d.r", f"{on} AND f.r < d.r"])
+        sides = [f"{one} f", f"{other} d"]
+        rng.shuffle(sides)
+        kind = rng.choice(["JOIN", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        keys = ["d.r", "d.c", f"d.{number} % 10", "f.r", "f.c", "f.k % 50", "f.x < 900", "d.r + f.r"]
+        keys = rng.sample(keys, rng.choice([0, 1, 1, 1, 2]))
+        sums = ["sum(f.id)", "count(*)", "count(f.r)", "sum(f.r)", "sum(f.n)", "sum(f.x)", "sum(f.id * 2 - f.r)"]
+        sums += ["count(DISTINCT f.r)", "sum(CASE WHEN f.r > 3 THEN f.id END)", "sum(f.k) FILTER (WHERE f.r = 2)"]
+        sums += ["min(f.k)", "max(f.r)", f"max(d.{number})", f"sum(d.{number})", "count(d.k)", "avg(f.r)", "min(f.n)"]
+        sums = rng.sample(sums, rng.choice([0, 1, 2, 3]) if keys else rng.choice([1, 2, 3]))
+        listed = ", ".join(f"{value} AS {name}" for name, value in zip("ghijkl", keys + sums))
+        groups = f" GROUP BY {', '.join(keys)}" if keys else ""
+        having = rng.choice(["", "", f" HAVING count(*) > {rng.choice([1, 10, 300])}"]) if groups else ""
+        text = f"SELECT {listed} FROM {sides[0]} {kind} {sides[1]} ON {on}{groups}{having}"
+        if keys and sums and rng.random() < 0.2:
+            text += f" ORDER BY {len(keys) + 1} DESC NULLS LAST, {', '.join(map(str, range(1, len(keys) + 1)))} LIMIT 7"
+        of_keys = [f"count({name})" for name in "ghijkl"[: len(keys)]]
+        of_sums = [f"sum(CAST({name} AS DECIMAL(38, 3)))" for name in "ghijkl"[len(keys) : len(keys) + len(sums)]]
+        yield f"SELECT {', '.join(['count(*)', *of_keys, *of_sums])} FROM ({text}) x"
+
+
 def mix(x: int) -> int:
     """SplitMix64."""
     z = (x + 0x9E3779B97F4A7C15) & MASK
@@ -183,7 +213,7 @@ def main() -> None:
     connection.execute("CREATE TABLE fact AS FROM fact_rows")
     connection.execute("CREATE TABLE dim AS FROM dim_rows")
     lines = []
-    for sql in [*queries(), *chains()]:
+    for sql in [*queries(), *chains(), *grouped()]:
         (row,) = connection.execute(sql).fetchall()
         lines.append("\t".join([sql, *("\\N" if cell is None else str(cell) for cell in row)]))
     path = pathlib.Path(__file__).resolve().parent / "answers.tsv"

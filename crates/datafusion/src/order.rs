@@ -78,7 +78,7 @@ impl<'a> SortedPiece<'a> {
 
 /// Rewrites expressions over the output of a node to expressions over its input; `below` returns the expression over
 /// the input for each column of the output.
-fn through(
+pub(crate) fn through(
     exprs: Vec<Logical>,
     schema: &DFSchema,
     below: impl Fn(usize) -> Option<Logical>,

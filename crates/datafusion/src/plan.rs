@@ -59,7 +59,8 @@ impl QueryPlanner for PoolPlanner {
             None => plan,
         };
         crate::joins::prepare(&plan).await?;
-        let plan = rewrite(crate::joins::reorder(plan)?, Vec::new(), context).await?;
+        let plan = crate::joins::reorder(plan, &context.rates, context.threads)?;
+        let plan = rewrite(plan, Vec::new(), context).await?;
         let plan = farpool_sql::bounded(farpool_sql::checked::guarded(plan)?)?;
         let plan = farpool_sql::members_of_each_row(plan)?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![

@@ -8,9 +8,12 @@ use crate::support::pools::{self, Pools, Way};
 use arrow::array::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use farpool::Session;
+use arrow::util::pretty::pretty_format_batches;
+use farpool::{LoadMode, Session};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const FACT_ROWS: u64 = 150_000;
 const DIM_ROWS: u64 = 4_000;
@@ -85,6 +88,93 @@ async fn keys_of_the_smaller_side_thin_out_the_larger_one_at_the_pool() {
         let returned = query.receipt().rows_returned;
         assert!(returned < FACT_ROWS / 12, "{on}: {returned} rows leave\n{outcome}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_grouped_before_the_engine_joins_them() {
+    let pools = loaded().await;
+    // With an offset, one side is no result of a program, so that the engine joins.
+    let few = "(SELECT * FROM dim WHERE v < 900 ORDER BY v LIMIT 5000 OFFSET 1)";
+    let expected = pools.session(Way::Embedded, false).await;
+    for way in [Way::Embedded, Way::Remote] {
+        let session = pools.session(way, true).await;
+        // The statement, and the most rows of the 150,000 that leave.
+        for (sql, most) in [
+            (
+                format!(
+                    "SELECT d.r, count(*), sum(f.id), min(f.t) FROM fact f JOIN {few} d ON f.c = d.c GROUP BY d.r"
+                ),
+                98,
+            ),
+            (
+                format!(
+                    "SELECT d.r, count(f.id), count(*) FROM {few} d LEFT JOIN fact f ON f.c = d.c GROUP BY d.r"
+                ),
+                98,
+            ),
+            (
+                format!(
+                    "SELECT f.r, max(d.v), sum(f.n) FROM fact f LEFT JOIN {few} d ON f.c = d.c GROUP BY f.r"
+                ),
+                8 * 98,
+            ),
+            (format!("SELECT d.r FROM fact f JOIN {few} d ON f.c = d.c AND f.r < d.r GROUP BY d.r"), 8 * 98),
+            (
+                format!("SELECT f.r % 2, sum(f.r) FROM {few} d JOIN fact f ON f.c = d.c GROUP BY f.r % 2"),
+                3 * 98,
+            ),
+        ] {
+            let ordered = format!("SELECT * FROM ({sql}) x ORDER BY 1");
+            let query = session.sql(ordered.as_str()).await.expect("plans");
+            let rows = query.collect().await.expect("runs");
+            let whole = expected.sql(ordered.as_str()).await.expect("plans").collect().await.expect("runs");
+            let shown = |batches: &[RecordBatch]| pretty_format_batches(batches).expect("prints").to_string();
+            assert_eq!(shown(&rows), shown(&whole), "{way:?}: {sql}");
+            // Two threads may each return a part of a group; most rows of `dim` leave in any case.
+            let returned = query.receipt().rows_returned;
+            assert!(
+                returned <= DIM_ROWS + 2 * most,
+                "{way:?}: {returned} rows leave: {sql}\n{}",
+                query.explain()
+            );
+        }
+    }
+}
+
+/// Rows that are appended together, and how often at most.
+const APPENDED_ROWS: u64 = 500;
+const APPENDS: u64 = 1000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_is_joined_with_itself_at_one_version_while_it_grows() {
+    let pools = Pools::start(1 << 30).await;
+    let batch = |first: u64| {
+        let ids = Int64Array::from_iter_values((first..first + APPENDED_ROWS).map(|id| id as i64));
+        RecordBatch::try_from_iter([("id", Arc::new(ids) as ArrayRef)]).expect("one column")
+    };
+    let first = batch(0);
+    pools::load(&*pools.embedded, "growing", first.schema(), vec![first]).await;
+    let pool = pools.embedded.clone();
+    let writer = tokio::spawn(async move {
+        for number in 1..APPENDS {
+            let next = batch(number * APPENDED_ROWS);
+            pools::load_with(&*pool, "growing", next.schema(), vec![next], LoadMode::Append.into()).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let sessions = [pools.session(Way::Embedded, true).await, pools.session(Way::Remote, true).await];
+    let mut seen = BTreeSet::new();
+    for read in 0..60 {
+        let sql = "SELECT count(*), count(b.id), (SELECT count(*) FROM growing) \
+                   FROM growing a LEFT JOIN growing b ON a.id = b.id";
+        let counts = answer(&sessions[read % 2], sql).await;
+        let counts: Vec<u64> = counts.split('\t').map(|count| count.parse().expect("a number")).collect();
+        assert!(counts[0].is_multiple_of(APPENDED_ROWS), "part of an append is seen: {counts:?}");
+        assert_eq!(counts, [counts[0]; 3], "each use of the table sees another version");
+        seen.insert(counts[0]);
+    }
+    writer.abort();
+    assert!(seen.len() > 5, "the table did not grow while it was read: {seen:?}");
 }
 
 /// Returns the only row, in the format of the recorded results.

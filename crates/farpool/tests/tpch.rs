@@ -88,7 +88,8 @@ async fn joins_run_at_the_node() {
     for way in [Way::Embedded, Way::Remote] {
         let session = pools.session(way, true).await;
         // The numbers of lookups: of q05, four tables are joined to orders, and those to lineitem.
-        for (number, lookups, rows_most) in [(3, 2, 10), (5, 5, 5), (10, 3, 20), (12, 1, 2)] {
+        // The orders of q13 are grouped by customer before they are looked up for the 1,500 customers.
+        for (number, lookups, rows_most) in [(3, 2, 10), (5, 5, 5), (10, 3, 20), (12, 1, 2), (13, 1, 1500)] {
             let query = session.sql(tpch::query(number).as_str()).await.expect("plans");
             query.collect().await.expect("runs");
             let shown = query.explain();
@@ -96,6 +97,28 @@ async fn joins_run_at_the_node() {
             let returned = query.receipt().rows_returned;
             assert!(returned <= rows_most, "q{number:02}, {way:?} returned {returned} rows: {shown}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_that_stay_in_the_engine_say_why() {
+    let pools = loaded(0.01).await;
+    let session = pools.session(Way::Remote, true).await;
+    for (join, reason) in [
+        ("FULL JOIN nation ON s_nationkey = n_nationkey", "a pool has no join of this kind"),
+        (
+            "LEFT JOIN nation ON s_nationkey + 1 = n_nationkey",
+            "the join key checked_add(supplier.s_nationkey, Int64(1)) is computed",
+        ),
+        (
+            "RIGHT JOIN (SELECT DISTINCT n_nationkey FROM nation) n ON s_nationkey = n_nationkey",
+            "its sides have groups or limits of their own",
+        ),
+    ] {
+        let query = session.sql(format!("SELECT * FROM supplier {join}").as_str()).await.expect("plans");
+        query.collect().await.expect("runs");
+        let shown = query.explain();
+        assert!(shown.contains(reason), "{join}: {shown}");
     }
 }
 

@@ -26,15 +26,15 @@ use std::fmt::{self, Write};
 
 /// Maximum ratio of the estimated time of another way to that of pushing, for the other way to be chosen. Reason:
 /// estimates are rough, and pushing also saves memory in the engine.
-const CHEAPER_BY: f64 = 0.8;
+pub const CHEAPER_BY: f64 = 0.8;
 
-/// The same for joins whose result is groups or a limited number of rows. Reason: the engine's joins turn out two to four
-/// times as slow as estimated, because join keys thin out its scans less than assumed (TPC-H Q5 and Q10).
+/// [`CHEAPER_BY`] for joins whose result is groups or a limited number of rows. Reason: the engine's joins turn out two to
+/// four times as slow as estimated, because join keys thin out its scans less than assumed (TPC-H Q5 and Q10).
 const JOINS_CHEAPER_BY: f64 = 1.0 / 3.0;
 
 /// Maximum number of groups for which a hash table of groups stays in the CPU caches: 64 Ki entries of some 32 bytes
 /// are 2 MiB.
-const GROUPS_CACHED: f64 = 65_536.0;
+pub(crate) const GROUPS_CACHED: f64 = 65_536.0;
 
 /// Throughput of one thread, in rows or bytes per second. Measured by `farpool calibrate`; rates that are not measured
 /// have defaults.
@@ -243,7 +243,7 @@ fn of_table(program: &Program, info: &TableInfo, place: Place, rates: &Rates) ->
 
 impl Place {
     /// Returns the numbers of threads of the pool and of the engine.
-    fn speeds(&self) -> (f64, f64) {
+    pub(crate) fn speeds(&self) -> (f64, f64) {
         (self.workers.max(1) as f64, self.threads.max(1) as f64)
     }
 

@@ -14,6 +14,7 @@
 //!
 //! Invariant: the resulting tree joins every relation exactly once, each join on at least one key class.
 
+pub mod eager;
 pub mod estimate;
 pub mod sizes;
 

@@ -7,6 +7,7 @@
 //! moved; a condition over several relations (inputs of the joins) is applied as soon as they are joined.
 
 mod collect;
+mod eager;
 mod logical;
 mod merged;
 mod physical;
@@ -27,6 +28,7 @@ use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder}
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerContext};
 use farpool_model::limits;
+use farpool_planner::cost::Rates;
 use farpool_planner::joins::estimate::{Estimate, JoinKind, Known};
 use farpool_planner::joins::sizes::{self, Origin};
 use farpool_planner::joins::{Matches, RELATIONS_MAX, Relation, Tree, order};
@@ -67,16 +69,17 @@ async fn learn(table: &PoolTable, wanted: &[Origin]) {
     }
 }
 
-/// Returns the plan with its inner joins in the order that is estimated to be cheapest; the unchanged plan if no better
-/// order is known.
-pub(crate) fn reorder(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// Returns the plan with its inner joins in the order that is estimated to be cheapest, where a better one is known; and
+/// with rows grouped before they are joined where that pays. `threads` are those of the engine.
+pub(crate) fn reorder(plan: LogicalPlan, rates: &Rates, threads: usize) -> Result<LogicalPlan> {
     let reordered = ordered(plan)?;
-    if !reordered.transformed {
-        return Ok(reordered.data);
+    let grouped = eager::aggregated(reordered.data, rates, threads)?;
+    if !reordered.transformed && !grouped.transformed {
+        return Ok(grouped.data);
     }
-    // Removes columns that only the old join order needed.
+    // Removes columns that only the old plan needed.
     let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
-    optimizer.optimize(reordered.data, &OptimizerContext::new(), |_, _| {})
+    optimizer.optimize(grouped.data, &OptimizerContext::new(), |_, _| {})
 }
 
 fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

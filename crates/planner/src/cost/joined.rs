@@ -14,7 +14,7 @@ use farpool_model::{Expr, Output, Program};
 use std::collections::BTreeSet;
 
 /// Maximum number of rows of a build side whose join keys the engine sends to the scan of the other side.
-const KEYS_SENT_MAX: f64 = 1e6;
+pub(crate) const KEYS_SENT_MAX: f64 = 1e6;
 
 /// Maximum number of rows that a lookup holds for each row that is looked up, unless it holds few. Reason: the engine puts
 /// the smaller side into its hash table, whichever that is.
@@ -24,7 +24,7 @@ const HELD_FEW: f64 = 1e6;
 /// Maximum number of rows that joins return as they are, as a fraction of the rows of the largest table. Reason: joins
 /// that drop few rows save nothing, and conditions that other operators find later thin out the scans of single tables,
 /// and not what lookups hold (TPC-H Q18).
-const RETURNED: f64 = 0.2;
+const RETURNED: f64 = 0.04;
 
 /// Returns why joins should not run at the pool whatever they are estimated to cost; `None` if they may.
 pub(crate) fn unfit(program: &Program, rows: &Rows) -> Option<String> {
