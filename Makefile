@@ -37,6 +37,7 @@ wheel: needs
 test: check
 	$(CARGO) xtask bench tpch --quick
 	$(CARGO) xtask bench ssb --quick
+	$(CARGO) xtask bench joins --quick
 	$(CARGO) xtask bench farview --quick
 	$(CARGO) xtask bench scan --quick
 	$(CARGO) xtask bench sketches --quick
@@ -59,6 +60,7 @@ dist: needs
 bench: needs
 	$(CARGO) xtask bench tpch
 	$(CARGO) xtask bench ssb
+	$(CARGO) xtask bench joins
 	$(CARGO) xtask bench farview
 	$(CARGO) xtask bench scan
 	$(CARGO) xtask bench sketches

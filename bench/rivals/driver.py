@@ -28,6 +28,7 @@ import threading
 import time
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from digest import digest
 
@@ -77,13 +78,18 @@ class Server:
 
 
 def read_table(file: str) -> pa.Table:
-    """Reads an Arrow IPC file into memory."""
+    """Reads an Arrow IPC or Parquet file into memory."""
+    if file.endswith(".parquet"):
+        return parquet.read_table(file)
     with pa.OSFile(file) as source:
         return pa.ipc.open_file(source).read_all()
 
 
 def map_table(file: str) -> pa.Table:
-    """Maps an Arrow IPC file into memory without a copy, for engines that copy the data that they load."""
+    """Maps an Arrow IPC file into memory without a copy, or reads a Parquet file, for engines that copy the data that they
+    load."""
+    if file.endswith(".parquet"):
+        return read_table(file)
     return pa.ipc.open_file(pa.memory_map(file)).read_all()
 
 

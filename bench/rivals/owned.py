@@ -27,7 +27,10 @@ class Owned:
         del self.tables[name]
 
     def batches(self, name: str, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Returns the batches, with copies of those that lie in the memory of the table `name`."""
+        """Returns the batches, with copies of those that lie in the memory of the table `name`. Results of statements
+        over several tables, which have no `name`, are new memory."""
+        if not name:
+            return batches
         ranges = self.tables[name]
 
         def own(batch: pa.RecordBatch) -> pa.RecordBatch:

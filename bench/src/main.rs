@@ -20,6 +20,7 @@ mod figures;
 mod first_minute;
 mod groups;
 mod iopath;
+mod joins;
 mod larger;
 mod limits;
 mod machine;
@@ -68,6 +69,9 @@ enum Suite {
     Tpch(suite::queries::Options),
     /// The 13 queries of the Star Schema Benchmark, in-process and over TCP, against DuckDB.
     Ssb(suite::queries::Options),
+    /// Joins of a large table with a smaller one, by its size, keys and payload and by the share of rows with a match,
+    /// in-process and over TCP, against DuckDB, Polars and DataFusion.
+    Joins(joins::Options),
     /// Selection, distinct, group by, projection, patterns: a remote pool against engines with local data.
     Farview(farview::Options),
     /// Predicates and aggregates over one and two columns, plain and packed, against memory bandwidth.
@@ -133,6 +137,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.suite {
         Some(Suite::Tpch(options)) => tpch::run(options),
         Some(Suite::Ssb(options)) => ssb::run(options),
+        Some(Suite::Joins(options)) => joins::run(options),
         Some(Suite::Farview(options)) => farview::run(options),
         Some(Suite::Scan(options)) => scan::run(options),
         Some(Suite::Sketches(options)) => sketches::run(options),

@@ -15,11 +15,8 @@
 //! machine and however they are cut into batches. Memory is needed for one batch.
 
 use super::{dates, dimensions, lineorder};
-use crate::tables::parquet::{self, Rows};
+use crate::tables::parquet::{self, Rows, in_batches};
 use anyhow::{Result, bail, ensure};
-use arrow::array::{RecordBatch, RecordBatchIterator};
-use arrow::error::ArrowError;
-use std::ops::Range;
 use std::path::PathBuf;
 
 /// The names of the tables, smallest table first.
@@ -74,18 +71,4 @@ pub fn rows(table: &str, sizes: Sizes) -> Result<Rows> {
         }
         _ => bail!("the Star Schema Benchmark has no table {table:?}"),
     })
-}
-
-/// Rows of a dimension, or orders, of a batch.
-const BATCH_ITEMS: usize = 16 << 10;
-
-/// Generates some number of items (rows, or orders of several rows) batch by batch.
-fn in_batches(
-    items: u64,
-    batch: impl Fn(Range<u64>) -> Result<RecordBatch, ArrowError> + 'static,
-) -> Result<Rows> {
-    let schema = batch(0..0)?.schema();
-    let starts = (0..items).step_by(BATCH_ITEMS);
-    let batches = starts.map(move |start| batch(start..items.min(start + BATCH_ITEMS as u64)));
-    Ok(Box::new(RecordBatchIterator::new(batches, schema)))
 }

@@ -50,21 +50,26 @@ impl Loading {
 
 /// Loads every table into all pools; measures the last and largest, which is loaded twice, in the embedded one.
 pub async fn load(farpool: &Farpool, folder: &Path, tables: &[&str]) -> Result<Loading> {
-    let embedded = &*farpool.embedded;
     let (mut encoded, mut last) = (Cost::default(), None);
     for table in tables {
-        let batches = parquet::read(folder, table)?;
-        if let Some(separate) = farpool.separate() {
-            load_table(separate, table, batches.clone(), true).await?;
-        }
         if tables.last() == Some(table) {
-            (_, encoded) = load_table(&*embedded.without_taps(), table, batches.clone(), false).await?;
+            let batches = parquet::read(folder, table)?;
+            (_, encoded) = load_table(&*farpool.embedded.without_taps(), table, batches, false).await?;
         }
-        last = Some((table, load_table(embedded, table, batches, true).await?));
+        last = Some((table, load_into_all(farpool, folder, table).await?));
     }
     let (table, (info, profiled)) = last.context("there is no table")?;
     let TableInfo { rows, bytes_plain, bytes_encoded, .. } = info;
     Ok(Loading { table: table.to_string(), rows, bytes_plain, bytes_encoded, profiled, encoded })
+}
+
+/// Loads a table of a folder into all pools; returns the costs of the embedded one.
+pub async fn load_into_all(farpool: &Farpool, folder: &Path, table: &str) -> Result<(TableInfo, Cost)> {
+    let batches = parquet::read(folder, table)?;
+    if let Some(separate) = farpool.separate() {
+        load_table(separate, table, batches.clone(), true).await?;
+    }
+    load_table(&*farpool.embedded, table, batches, true).await
 }
 
 /// Loads a table, with a profile or without waiting for one.

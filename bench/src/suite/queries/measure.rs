@@ -2,11 +2,13 @@
 
 use super::definition::Definition;
 use super::results::{QueryResult, Results, SideResult};
-use super::sides::{Farpool, Side};
+use super::sides::{self, Farpool, Side};
 use super::{QuerySuite, goals, loading};
+use crate::answers::Answer;
 use crate::suite::{Expected, Head, Samples, turns_after_warm_up};
 use crate::{limits, places, text};
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 
 /// Runs the whole suite.
 pub async fn run(suite: &QuerySuite, definition: &Definition) -> Result<Results> {
@@ -19,17 +21,8 @@ pub async fn run(suite: &QuerySuite, definition: &Definition) -> Result<Results>
     };
     let loading = loading::load(&farpool, &folder, suite.tables).await?;
     let mut notes = Vec::new();
-    let mut sides = Vec::new();
-    for name in &definition.sides {
-        if !Side::names_rival(name) {
-            sides.push(farpool.side(name, definition.threads).await?);
-            continue;
-        }
-        match Side::rival(name, &folder, suite.tables, definition.threads) {
-            Ok(side) => sides.push(side),
-            Err(error) => notes.push(format!("nothing is compared with {name}: {error:#}")),
-        }
-    }
+    let tables = (&*folder, suite.tables);
+    let mut sides = sides::open(&farpool, &definition.sides, tables, definition.threads, &mut notes).await?;
     let mut queries = Vec::new();
     for id in &definition.queries {
         let name = places::query_name(id);
@@ -55,7 +48,7 @@ pub async fn run(suite: &QuerySuite, definition: &Definition) -> Result<Results>
     Ok(results)
 }
 
-/// Runs one query on all sides, in turns. A rival that fails is left out, with a note.
+/// Runs one query on all sides.
 async fn query(
     sides: &mut [Side],
     suite: &QuerySuite,
@@ -66,28 +59,38 @@ async fn query(
     let sql = places::query(suite.name, id)?;
     let recorded = places::recorded_answer(suite.name, definition.scale, id);
     let mut expected = Expected::recorded(recorded.as_deref())?;
+    let statement = (&*places::query_name(id), &*sql);
+    let sides = in_turns(sides, definition.runs, statement, &mut expected, notes).await?;
+    let rows = expected.answer().map_or(0, |answer| answer.rows.len());
+    Ok(QueryResult { query: id.to_string(), rows, sides })
+}
+
+/// Runs a statement, given by its name and its text, on all sides in turns. A rival that fails is left out, with a note.
+pub async fn in_turns(
+    sides: &mut [Side],
+    runs: usize,
+    (name, sql): (&str, &str),
+    expected: &mut Expected<Answer>,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<String, SideResult>> {
     let mut samples = Samples::new(sides.len());
-    for turn in turns_after_warm_up(sides.len(), definition.runs) {
+    for turn in turns_after_warm_up(sides.len(), runs) {
         let side = &mut sides[turn.side];
         if samples.is_left_out(turn.side) {
             continue;
         }
-        match side.run(&sql).await {
+        match side.run(sql).await {
             Ok(sample) => {
-                expected.check_ordered(&side.name, &sample.answer, &sql)?;
+                expected.check_ordered(&side.name, &sample.answer, sql)?;
                 samples.add(turn, sample);
             }
             Err(error) if Side::names_rival(&side.name) => {
-                notes.push(format!("{} without a time in {}: {error:#}", side.name, places::query_name(id)));
+                notes.push(format!("{} without a time in {name}: {error:#}", side.name));
                 samples.leave_out(turn.side);
             }
             Err(error) => return Err(error.context(side.name.clone())),
         }
     }
     let timed = sides.iter().zip(samples.into_sides());
-    Ok(QueryResult {
-        query: id.to_string(),
-        rows: expected.answer().map_or(0, |answer| answer.rows.len()),
-        sides: timed.filter_map(|(side, of)| Some((side.name.clone(), SideResult::of(&of?)))).collect(),
-    })
+    Ok(timed.filter_map(|(side, of)| Some((side.name.clone(), SideResult::of(&of?)))).collect())
 }

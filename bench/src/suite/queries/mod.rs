@@ -9,8 +9,10 @@ mod report;
 mod results;
 mod sides;
 
-pub use loading::load_table;
-pub use sides::{Farpool, Sample, Side};
+pub use loading::{load_into_all, load_table};
+pub use measure::in_turns;
+pub use results::SideResult;
+pub use sides::{Farpool, Sample, Side, open};
 
 use super::runtime;
 use crate::places;

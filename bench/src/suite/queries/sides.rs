@@ -80,6 +80,29 @@ impl Farpool {
     }
 }
 
+/// Opens the sides with these names over the tables of a folder, which farpool's pools have loaded; notes tell which
+/// rivals cannot take part.
+pub async fn open(
+    farpool: &Farpool,
+    names: &[String],
+    (folder, tables): (&Path, &[&str]),
+    threads: usize,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Side>> {
+    let mut sides = Vec::new();
+    for name in names {
+        if !Side::names_rival(name) {
+            sides.push(farpool.side(name, threads).await?);
+            continue;
+        }
+        match Side::rival(name, folder, tables, threads) {
+            Ok(side) => sides.push(side),
+            Err(error) => notes.push(format!("nothing is compared with {name}: {error:#}")),
+        }
+    }
+    Ok(sides)
+}
+
 impl Side {
     /// Returns whether a name is that of a rival: names of farpool's sides contain a space.
     pub fn names_rival(name: &str) -> bool {
@@ -98,6 +121,14 @@ impl Side {
         match &self.engine {
             Engine::Rival(rival) => Some(format!("{} {}", rival.definition.name, rival.version)),
             Engine::Farpool(_) => None,
+        }
+    }
+
+    /// Returns farpool's explanation of a query.
+    pub async fn explain(&self, sql: &str) -> Result<String> {
+        match &self.engine {
+            Engine::Farpool(session) => Ok(session.sql(sql).await?.explain()),
+            Engine::Rival(_) => bail!("{} explains nothing", self.name),
         }
     }
 
