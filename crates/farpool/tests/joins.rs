@@ -118,7 +118,12 @@ async fn rows_are_grouped_before_the_engine_joins_them() {
                 ),
                 8 * 98,
             ),
-            (format!("SELECT d.r FROM fact f JOIN {few} d ON f.c = d.c AND f.r < d.r GROUP BY d.r"), 8 * 98),
+            (
+                format!(
+                    "SELECT d.r, count(*) FROM fact f JOIN {few} d ON f.c = d.c AND f.r < d.r GROUP BY d.r"
+                ),
+                8 * 98,
+            ),
             (
                 format!("SELECT f.r % 2, sum(f.r) FROM {few} d JOIN fact f ON f.c = d.c GROUP BY f.r % 2"),
                 3 * 98,
