@@ -136,7 +136,7 @@ def chains():
 def grouped():
     """Joins in groups whose aggregates are of one side, so that this side may be grouped before it is joined."""
     rng = random.Random(5)
-    for _ in range(120):
+    for _ in range(200):
         one, other = rng.choice([("fact", "dim"), ("fact", "dim"), ("fact", "(SELECT * FROM fact WHERE id < 2000)")])
         if rng.random() < 0.2:
             one = "(SELECT a.* FROM fact a JOIN dim b ON a.k = b.k AND b.v < 500)"
@@ -146,10 +146,12 @@ def grouped():
         sides = [f"{one} f", f"{other} d"]
         rng.shuffle(sides)
         kind = rng.choice(["JOIN", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-        keys = ["d.r", "d.c", f"d.{number} % 10", "f.r", "f.c", "f.k % 50", "f.x < 900", "d.r + f.r"]
+        keys = ["d.r", "d.c", f"d.{number} % 10", "f.r", "f.c", "f.k % 50", "f.x < 900", "d.r + f.r", "f.r IS NULL"]
         keys = rng.sample(keys, rng.choice([0, 1, 1, 1, 2]))
         sums = ["sum(f.id)", "count(*)", "count(f.r)", "sum(f.r)", "sum(f.n)", "sum(f.x)", "sum(f.id * 2 - f.r)"]
         sums += ["count(DISTINCT f.r)", "sum(CASE WHEN f.r > 3 THEN f.id END)", "sum(f.k) FILTER (WHERE f.r = 2)"]
+        sums += ["sum(CASE WHEN f.r IS NULL THEN 1 ELSE 0 END)", "count(CASE WHEN f.k IS NULL THEN 1 END)"]
+        sums += ["min(coalesce(f.r, -1))", "max(f.k + f.r)", "count(f.r > 3)"]
         sums += ["min(f.k)", "max(f.r)", f"max(d.{number})", f"sum(d.{number})", "count(d.k)", "avg(f.r)", "min(f.n)"]
         sums = rng.sample(sums, rng.choice([0, 1, 2, 3]) if keys else rng.choice([1, 2, 3]))
         listed = ", ".join(f"{value} AS {name}" for name, value in zip("ghijkl", keys + sums))

@@ -96,9 +96,11 @@ impl KeySet {
         let mut set = KeySet { first, words: words.into(), min, max, count, gap_bytes: 0 };
         // Every gap takes a byte at least, so that those of many keys need not be measured.
         let least = usize::try_from(count - 1).unwrap_or(usize::MAX);
-        set.gap_bytes = match least < set.bitmap_bytes() {
+        // Larger sets are not sent.
+        let is_sent = set.bitmap_bytes() <= limits::KEY_SET_BYTES_MAX;
+        set.gap_bytes = match is_sent && least < set.bitmap_bytes() {
             true => set.gaps().map(gap_length).sum(),
-            false => least,
+            false => least.max(set.bitmap_bytes()),
         };
         Ok(set)
     }
@@ -143,13 +145,17 @@ impl KeySet {
     }
 
     /// Returns the runs of consecutive keys from `min` to `max`, each as its first and last key; `None` if there are more
-    /// than `most`. Takes time in proportion to the words of the bitmap, however many keys there are.
+    /// than `most`, or the keys are spread over more bits than a set that is sent may have. Takes time in proportion to the
+    /// words of the bitmap, however many keys there are.
     pub fn runs(&self, min: i64, max: i64, most: usize) -> Option<Vec<(i64, i64)>> {
         let (low, high) = (min.max(self.min), max.min(self.max));
         let mut runs = Vec::new();
         let bit_of = |key: i64| key.wrapping_sub(self.first) as usize;
         let key_of = |bit: usize| self.first.wrapping_add(bit as i64);
         let mut from = (low <= high).then(|| bit_of(low));
+        if from.is_some_and(|from| bit_of(high) - from > 8 * limits::KEY_SET_BYTES_MAX) {
+            return None;
+        }
         while let Some(first) =
             from.and_then(|from| self.next_bit(from, true)).filter(|bit| key_of(*bit) <= high)
         {

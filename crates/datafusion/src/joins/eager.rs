@@ -15,7 +15,7 @@
 //!
 //! - NULLs: a join key that is NULL is a group key like others, and matches nothing. Where a row of the other side has no
 //!   match, the early group's columns are NULL, which sums, minima and maxima ignore as they do for rows; counts of all
-//!   rows count such a row once.
+//!   rows count such a row once. What is computed of columns must be NULL, too, where these are: not `x IS NULL`.
 //! - Duplicates: each match of an early group stands for one match of each of its rows.
 //! - Floats are not join keys or group keys here, because values that are equal may be different.
 //! - Errors: nothing is computed early that may fail, because it could fail on a row without a match. A part of an exact
@@ -31,7 +31,8 @@ use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::AggregateFunction as Call;
 use datafusion::logical_expr::{
-    Aggregate, Expr as Logical, ExprSchemable, Join, LogicalPlan, Projection, cast, lit, when,
+    Aggregate, BinaryExpr, Expr as Logical, ExprSchemable, Join, LogicalPlan, Operator, Projection, cast,
+    lit, when,
 };
 use farpool_model::{self as model, Accumulation, AggregateFunction, Columns, Facts, Output};
 use farpool_planner::cost::{self, Rates};
@@ -122,7 +123,9 @@ impl<'a> Early<'a> {
         };
         let is_plain = join.null_equality == NullEquality::NullEqualsNothing && !join.null_aware;
         let is_kind = matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right);
-        if !is_plain || !is_kind || join.on.is_empty() || !exprs.iter().all(is_movable) {
+        let of_join = join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter);
+        let are_movable = exprs.iter().chain(of_join).all(is_movable);
+        if !is_plain || !is_kind || join.on.is_empty() || !are_movable {
             return None;
         }
         let calls = exprs.split_off(aggregate.group_expr.len());
@@ -133,7 +136,7 @@ impl<'a> Early<'a> {
         let calls = calls.into_iter().map(call).collect::<Option<Vec<Call>>>()?;
         let mut early = Early { aggregate, join, of_left, keys: exprs, calls, parts: Vec::new() };
         early.parts = early.calls.iter().map(|call| early.part(call)).collect::<Option<_>>()?;
-        early.keys.iter().all(|key| early.is_own(key) || early.is_others(key)).then_some(early)
+        early.keys.iter().all(|key| early.is_carried(key) || early.is_others(key)).then_some(early)
     }
 
     fn side(&self) -> &'a LogicalPlan {
@@ -147,6 +150,12 @@ impl<'a> Early<'a> {
     /// Returns whether an expression reads columns of the side that is grouped, and no others.
     fn is_own(&self, expr: &Logical) -> bool {
         !expr.column_refs().is_empty() && has_columns(self.side().schema(), expr)
+    }
+
+    /// Returns whether an expression over the side has the same value before the join as behind it, where columns of a side
+    /// without a match are NULL.
+    fn is_carried(&self, expr: &Logical) -> bool {
+        self.is_own(expr) && (!self.may_miss() || is_strict(expr))
     }
 
     fn is_others(&self, expr: &Logical) -> bool {
@@ -170,8 +179,8 @@ impl<'a> Early<'a> {
         match function.accumulation() {
             _ if !is_plain => None,
             Accumulation::Count if is_never_null(argument) => Some(Part::CountOfAll),
-            Accumulation::Count if self.is_own(argument) => Some(Part::Count),
-            Accumulation::Sum | Accumulation::Fold(_) if self.is_own(argument) => Some(Part::Same),
+            Accumulation::Count if self.is_carried(argument) => Some(Part::Count),
+            Accumulation::Sum | Accumulation::Fold(_) if self.is_carried(argument) => Some(Part::Same),
             Accumulation::Fold(_) if function.ignores_duplicates() && self.is_others(argument) => {
                 Some(Part::OfOther)
             }
@@ -385,6 +394,22 @@ fn is_movable(expr: &Logical) -> bool {
         Ok(if is_movable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     });
     is_movable
+}
+
+/// Returns whether an expression is NULL where all columns that it reads are, as far as is known.
+fn is_strict(expr: &Logical) -> bool {
+    match expr {
+        Logical::Column(_) => true,
+        Logical::Cast(cast) => is_strict(&cast.expr),
+        Logical::Negative(inner) | Logical::Not(inner) => is_strict(inner),
+        Logical::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let is_strict_operator = op.is_numerical_operators()
+                || matches!(op, Operator::Eq | Operator::NotEq)
+                || matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
+            is_strict_operator && (is_strict(left) || is_strict(right))
+        }
+        _ => false,
+    }
 }
 
 /// Returns `count`, or this number where it is NULL.

@@ -43,6 +43,10 @@ pub const IN_LIST_MAX: usize = 16 << 10;
 /// or of its Bloom filter. Reason: two sets fit in a plan, and one fits in the L2 cache of the core that probes it.
 pub const KEY_SET_BYTES_MAX: usize = 1 << 20;
 
+/// Maximum bytes of a set of join keys that a lookup holds in place of an index. Reason: it is counted, and copied once, in
+/// one step.
+pub const LOOKUP_SET_BYTES_MAX: usize = 32 << 20;
+
 /// Maximum number of columns of a relation in a plan. Reason: a projection returns the columns of its input followed by
 /// its own, before some of them are selected.
 pub const PLAN_COLUMNS_MAX: usize = 2 * COLUMNS_MAX;

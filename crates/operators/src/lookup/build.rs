@@ -60,7 +60,7 @@ enum KeyTest {
 }
 
 /// A lookup table that is being built, in steps, by any number of threads. A step ends soon after its pace does, except
-/// that a column of strings is copied in one step.
+/// that a column of strings is copied in one step, and a set of keys is counted and moved in one step at its end.
 ///
 /// First, rows without a key are dropped and the range of the keys is found, by one thread. Then the test of keys, the
 /// index, and each column are independent tasks. If the test may be all that is needed, the others wait for it.
@@ -343,9 +343,13 @@ impl TestBuilder {
     fn new(ranges: &KeyRanges, rows: usize, needs: Needs) -> TestBuilder {
         let bytes_max = match needs {
             Needs::Matches => return TestBuilder::None,
-            Needs::MatchesAndCondition => limits::KEY_SET_BYTES_MAX,
+            // If a key has several rows, an index is built as well.
+            Needs::MatchesAndCondition | Needs::Existence { once: true } => limits::KEY_SET_BYTES_MAX,
             // In place of an index.
-            Needs::Existence { .. } => limits::KEY_SET_BYTES_MAX.max(rows.saturating_mul(SET_BYTES_PER_ROW)),
+            Needs::Existence { once: false } => {
+                let of_rows = rows.saturating_mul(SET_BYTES_PER_ROW).min(limits::LOOKUP_SET_BYTES_MAX);
+                of_rows.max(limits::KEY_SET_BYTES_MAX)
+            }
         };
         if let [only] = ranges.types()
             && schema::is_integer_like(only)

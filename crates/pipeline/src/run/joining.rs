@@ -38,6 +38,8 @@ pub(super) struct Joins {
     index_bytes_max: Vec<usize>,
     /// The lookups over their tables; there are some from when all tables are built until the run ends.
     lookups: Mutex<Option<Arc<Vec<Lookup>>>>,
+    /// Held by the thread that makes the lookups over their tables.
+    completing: Mutex<()>,
     /// Plan of the scan, without most rows that have no match; set when all tables are built.
     scan: OnceLock<Scan>,
     /// Conditions that were added to the program, and the memory of its plans.
@@ -96,6 +98,7 @@ impl Joins {
             hash_key: program.budget().hash_key,
             index_bytes_max: collected.iter().map(|bytes| bytes.saturating_mul(INDEX_COPIES)).collect(),
             lookups: Mutex::default(),
+            completing: Mutex::default(),
             scan: OnceLock::new(),
             conditions: program.conditions().cloned(),
             memory: program.budget().memory(),
@@ -214,36 +217,50 @@ impl Joins {
 
     /// Makes the lookups over their `tables`.
     fn complete(&self, tables: Vec<Arc<LookupTable>>, (scan, table): (&Plan, &Table)) -> Result<Step> {
-        let mut lookups = self.lookups.lock();
-        // Another thread may have been faster, or the run may have ended: then nobody would drop the tables.
-        if !self.stages.iter().all(|stage| matches!(*stage.lock(), Stage::Built(_))) {
+        // No other lock is held meanwhile, because a run may be cancelled at any time.
+        let Some(_completing) = self.completing.try_lock() else { return Ok(Step::Busy) };
+        if self.are_built() {
             return Ok(Step::Worked);
         }
-        let direct = self.joined.direct.as_ref().filter(|_| tables.iter().all(|table| table.is_exact()));
-        let places = tables.iter().enumerate();
-        let conditions = places.filter_map(|(place, table)| self.joined.condition(place, table));
-        // The plan of the scan has the conditions that were added to the program.
-        let added = self.conditions.clone().filter(|_| direct.is_some());
-        let conditions = Expr::all(conditions.chain(added).collect());
-        let scan = match direct {
-            Some(program) => &Plan::compile(program, table, self.memory)?,
-            None => scan,
-        };
-        let plan = match conditions {
-            Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
-            None => scan.clone(),
-        };
-        let scan = Scan { plan, is_direct: direct.is_some() };
+        let scan = self.narrowed(&tables, scan, table)?;
         let mut compiled: Vec<Lookup> = Vec::with_capacity(tables.len());
         for (place, table) in tables.into_iter().enumerate() {
             let row = compiled.last().map_or(&self.joined.scan_schema, Lookup::schema).clone();
             compiled.push(self.joined.compile_lookup(place, &row, table)?);
+        }
+        let mut lookups = self.lookups.lock();
+        // The run may have ended: then nobody would drop the tables.
+        if !self.stages.iter().all(|stage| matches!(*stage.lock(), Stage::Built(_))) {
+            return Ok(Step::Worked);
         }
         *lookups = Some(Arc::new(compiled));
         let is_first = self.scan.set(scan).is_ok();
         assert!(is_first, "the lookups are completed once, by the thread that has the lock");
         self.stages.iter().for_each(|stage| *stage.lock() = Stage::Given);
         Ok(Step::Worked)
+    }
+
+    /// Returns the scan with the conditions that follow from the tables of the lookups.
+    fn narrowed(&self, tables: &[Arc<LookupTable>], scan: &Plan, table: &Table) -> Result<Scan> {
+        let direct = self.joined.direct.as_ref().filter(|_| tables.iter().all(|table| table.is_exact()));
+        let direct = direct.map(|program| Plan::compile(program, table, self.memory)).transpose()?;
+        // Memory is reserved for the groups of the upper stage.
+        let fits = |plan: &Plan| match self.joined.upper.group_bytes() {
+            Some(reserved) => plan.group_bytes().is_some_and(|bytes| bytes <= reserved),
+            None => true,
+        };
+        let direct = direct.filter(fits);
+        let conditions = tables.iter().enumerate();
+        let conditions = conditions.filter_map(|(place, table)| self.joined.condition(place, table));
+        // The plan of the scan has the conditions that were added to the program.
+        let added = self.conditions.clone().filter(|_| direct.is_some());
+        let conditions = Expr::all(conditions.chain(added).collect());
+        let (is_direct, scan) = (direct.is_some(), direct.unwrap_or_else(|| scan.clone()));
+        let plan = match conditions {
+            Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
+            None => scan,
+        };
+        Ok(Scan { plan, is_direct })
     }
 
     /// Takes a step of joining rows that were scanned, which takes time in proportion to a batch. Returns rows behind all
