@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 /// Maximum precision of decimals that are summed early. Reason: a sum has 10 digits more, and the sum of sums 10 more
 /// again, of 38.
-const DECIMAL_PRECISION_MAX: u8 = 18;
+const DECIMAL_DIGITS_SUMMED: u8 = 18;
 
 /// Returns the plan with rows grouped before they are joined where that is estimated to pay. `threads` are those of the
 /// engine.
@@ -93,7 +93,7 @@ struct Early<'a> {
     parts: Vec<Part>,
 }
 
-/// How an aggregate follows from its parts, the aggregates of early groups.
+/// The way in which an aggregate follows from its parts, the aggregates of early groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The aggregate of the parts by the same function: of sums, minima, maxima and the like.
@@ -318,7 +318,7 @@ fn is_safe(fragment: &Fragment) -> bool {
     let is_safe = |aggregate: &model::Aggregate| {
         let [argument] = aggregate.arguments.as_slice() else { return aggregate.arguments.is_empty() };
         facts(argument).is_some_and(|facts| match (aggregate.function.accumulation(), &facts.data_type) {
-            (Accumulation::Sum, DataType::Decimal128(precision, _)) => *precision <= DECIMAL_PRECISION_MAX,
+            (Accumulation::Sum, DataType::Decimal128(precision, _)) => *precision <= DECIMAL_DIGITS_SUMMED,
             (Accumulation::Sum, data_type) if data_type.is_floating() => true,
             (Accumulation::Sum, _) => facts.range.is_some_and(|range| fits(aggregate, range)),
             _ => true,

@@ -23,7 +23,7 @@ const KEY_BITS: usize = 16;
 /// Maximum bytes of a set of join keys that takes the place of an index, for each row.
 const SET_BYTES_PER_ROW: usize = 4;
 
-/// What a lookup needs to know of the rows of its build side.
+/// Knowledge that a lookup needs of the rows of its build side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// The matches of each row.
