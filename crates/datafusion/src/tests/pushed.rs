@@ -202,10 +202,15 @@ async fn parts_of_larger_queries_go() {
     )
     .await;
     let ran =
-        programs(&pool, "SELECT name, sum(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name").await;
+        programs(&pool, "SELECT name, avg(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name").await;
     assert_eq!(ran[0], "table=dim, rows=[k, name]");
     // The join keys of the build side are known before the program of the probe side starts.
     assert!(ran[1].starts_with("table=t, filter=(u > 100 AND k >= -3 AND k <= 7"), "{}", ran[1]);
+    // Sums are made of the rows of each key before the join.
+    let ran =
+        programs(&pool, "SELECT name, sum(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name").await;
+    assert_eq!(ran[0], "table=t, filter=u > 100, keys=[k], aggregates=[sum(d)]");
+    assert!(ran[1].starts_with("table=dim, filter=(k >= -3 AND k <= 6"), "{}", ran[1]);
 }
 
 /// The keys of `x` belong to `b.name`; if a schema on the path has two columns `name`, they could be taken for
