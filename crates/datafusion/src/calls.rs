@@ -176,7 +176,8 @@ fn narrow<'e>(argument: &'e Logical, scope: &Scope<'_>) -> &'e Logical {
     }
 }
 
-fn never_null(expr: &Logical) -> bool {
+/// Returns whether an argument is a constant other than NULL, so that COUNT of it counts all rows.
+pub(crate) fn never_null(expr: &Logical) -> bool {
     matches!(expr, Logical::Literal(scalar, _) if !scalar.is_null() && *scalar != ScalarValue::Null)
 }
 

@@ -10,8 +10,8 @@
 //!
 //! Why the result is the same: all rows of an early group have the same values in every expression that the join and the
 //! group keys read, so that they have the same matches, and fall into the same groups. The aggregates must be such that
-//! the result of a group follows from those of its parts: COUNT, SUM, MIN, MAX and the
-//! like of one side's columns, and COUNT of all rows.
+//! the result of a group follows from those of its parts: COUNT, SUM, MIN, MAX and the like of one side's columns, and
+//! COUNT of all rows.
 //!
 //! - NULLs: a join key that is NULL is a group key like others, and matches nothing. Where a row of the other side has no
 //!   match, the early group's columns are NULL, which sums, minima and maxima ignore as they do for rows; counts of all
@@ -21,7 +21,8 @@
 //! - Errors: nothing is computed early that may fail, because it could fail on a row without a match. A part of an exact
 //!   sum must not leave the range of the type where the whole does not.
 
-use super::{has_columns, logical};
+use super::{has_columns, is_column, logical};
+use crate::calls::never_null;
 use crate::fragment::Fragment;
 use crate::order::{SortedPiece, through};
 use crate::table::PoolTable;
@@ -178,7 +179,7 @@ impl<'a> Early<'a> {
         let [argument] = parameters.args.as_slice() else { return None };
         match function.accumulation() {
             _ if !is_plain => None,
-            Accumulation::Count if is_never_null(argument) => Some(Part::CountOfAll),
+            Accumulation::Count if never_null(argument) => Some(Part::CountOfAll),
             Accumulation::Count if self.is_carried(argument) => Some(Part::Count),
             Accumulation::Sum | Accumulation::Fold(_) if self.is_carried(argument) => Some(Part::Same),
             Accumulation::Fold(_) if function.ignores_duplicates() && self.is_others(argument) => {
@@ -415,14 +416,6 @@ fn is_strict(expr: &Logical) -> bool {
 /// Returns `count`, or this number where it is NULL.
 fn or_else(count: Logical, number: i64) -> Result<Logical> {
     when(count.clone().is_null(), lit(number)).otherwise(count)
-}
-
-fn is_never_null(expr: &Logical) -> bool {
-    matches!(expr, Logical::Literal(value, _) if !value.is_null())
-}
-
-fn is_column(expr: &Logical) -> bool {
-    matches!(expr, Logical::Column(_))
 }
 
 fn key_name(index: usize) -> String {
