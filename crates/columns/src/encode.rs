@@ -3,6 +3,7 @@
 //! Integers that fit a signed 64-bit integer are always bit-packed, even if they need all 64 bits, so that kernels have
 //! to support only one form. Larger integers, floats and booleans stay plain. For strings see `strings`.
 
+use crate::arch::{Kernel, Level, Simd};
 use crate::body::Body;
 use crate::chunk::Chunk;
 use crate::packed::{Packed, width_of, with_lane};
@@ -165,12 +166,22 @@ pub(crate) fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Optio
     }, None)
 }
 
+/// Kernel that finds the minimum and the maximum; `None` without values.
+struct Bounds<'a, N>(&'a [N]);
+
+impl<N: Int> Kernel for Bounds<'_, N> {
+    type Output = Option<(N, N)>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Option<(N, N)> {
+        let first = *self.0.first()?;
+        Some(self.0.iter().fold((first, first), |(min, max), value| (min.min(*value), max.max(*value))))
+    }
+}
+
 /// Returns the minimum and maximum of the values that are not NULL; `None` if there are none.
 fn bounds_of_integers<N: Int>(values: &[N], nulls: Option<&NullBuffer>) -> Option<(N, N)> {
-    let bounds = |values: &[N]| {
-        let first = *values.first()?;
-        Some(values.iter().fold((first, first), |(min, max), v| (min.min(*v), max.max(*v))))
-    };
+    let bounds = |values: &[N]| Level::best().run(Bounds(values));
     let Some(nulls) = nulls else { return bounds(values) };
     let pieces = nulls.valid_slices().filter_map(|(start, end)| bounds(&values[start..end]));
     pieces.reduce(|(min, max), (low, high)| (min.min(low), max.max(high)))

@@ -213,6 +213,11 @@ impl KeySetBuilder {
         fits.then(|| KeySetBuilder { first, last, words: vec![0; span / 64 + 1] })
     }
 
+    /// Returns the bytes of the bitmap.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
     /// Adds `keys`.
     ///
     /// # Panics

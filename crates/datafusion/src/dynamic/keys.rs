@@ -27,9 +27,9 @@ use farpool_statistics::keys;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Maximum number of join keys that are collected on the smaller side. Reason: with 16 bits per key, the filter just
+/// Maximum number of join keys that are collected on the smaller side. Reason: with 8 bits per key, the filter just
 /// fits [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
-pub(super) const KEYS_MAX: usize = 500_000;
+pub(super) const KEYS_MAX: usize = 1_000_000;
 
 /// Maximum total size of the collected join keys, in bytes: enough for [`KEYS_MAX`] strings of more than a hundred
 /// bytes.
@@ -41,8 +41,8 @@ const SET_KEYS_MIN: usize = 64;
 
 /// Bits per key of a hash filter, by the minimum number of table rows per key: (rows per key, bits). Reason: with more
 /// rows per key there are more false positives, each of which costs about 12 bytes on the wire; twice the bits avoid
-/// most of them.
-const KEY_BITS: [(u64, usize); 3] = [(300, 64), (40, 32), (0, 16)];
+/// most of them. Filters of many keys have fewer bits, as far as there is room: with 8, one row in 20 without a match passes.
+const KEY_BITS: [(u64, usize); 4] = [(300, 64), (40, 32), (0, 16), (0, 8)];
 
 /// Rows of join keys of one or several columns; `columns` are the table columns that they are compared
 /// with. No key is NULL.
@@ -160,7 +160,7 @@ fn one(column: usize, values: &ArrayRef, info: &TableInfo) -> Option<Expr> {
 fn in_filter(columns: Vec<Expr>, values: &[ArrayRef], info: &TableInfo) -> Option<Expr> {
     let hashes = keys::of_rows(values).ok()?;
     let rows_per_key = info.rows / (hashes.len() as u64).max(1);
-    let fits = |bits: usize| hashes.len() * bits <= KEYS_MAX * 16;
+    let fits = |bits: usize| hashes.len() * bits <= KEYS_MAX * 8;
     let (_, bits) = KEY_BITS.into_iter().find(|(rows, bits)| rows_per_key >= *rows && fits(*bits))?;
     Some(Expr::InFilter(columns, KeyFilter::new(hashes, bits)?))
 }

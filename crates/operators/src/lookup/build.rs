@@ -17,11 +17,15 @@ use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bits per key of a Bloom filter of join keys. Reason: one row in 200 without a match passes it.
+/// Bits per key of a Bloom filter of join keys, and the fewest if there are many. Reason: one row in 200 without a match
+/// passes it, and one in 20.
 const KEY_BITS: usize = 16;
+const KEY_BITS_LEAST: usize = 8;
 
-/// Maximum bytes of a set of join keys that takes the place of an index, for each row.
+/// Maximum bytes of a set of join keys for each row, beside an index, and in place of one. Reason: an index by the hashes of
+/// keys takes 16 bytes a row and more.
 const SET_BYTES_PER_ROW: usize = 4;
+const ONLY_SET_BYTES_PER_ROW: usize = 16;
 
 /// Knowledge that a lookup needs of the rows of its build side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +79,9 @@ pub struct LookupBuild {
     is_exact: OnceLock<bool>,
     /// One task for the test of keys, one for the index, and one for each column.
     tasks: Vec<Mutex<Task>>,
+    /// Bytes of the index, and those of a set of join keys beyond what a set may always have.
     index_bytes: AtomicUsize,
+    set_bytes: AtomicUsize,
 }
 
 /// Outcome of a step of a [`LookupBuild`].
@@ -161,6 +167,7 @@ impl LookupBuild {
             is_exact: OnceLock::new(),
             tasks: (0..tasks).map(|_| Mutex::new(Task::Waiting)).collect(),
             index_bytes: AtomicUsize::new(0),
+            set_bytes: AtomicUsize::new(0),
         })
     }
 
@@ -209,9 +216,6 @@ impl LookupBuild {
                 }
                 _ => false,
             };
-            if let Some(KeyTest::Set(set)) = &test {
-                self.index_bytes.store(set.bitmap_bytes(), Ordering::Relaxed);
-            }
             *task = Task::Tested(test);
             let is_first = self.is_exact.set(is_exact).is_ok();
             assert!(is_first, "a test is completed once, by the thread that has the lock");
@@ -233,6 +237,10 @@ impl LookupBuild {
         if self.rows.get().is_none() {
             let rows = std::mem::take(rows);
             let test = TestBuilder::new(ranges, rows.count, self.needs);
+            if let TestBuilder::Set(set) = &test {
+                let more = set.bytes().saturating_sub(limits::KEY_SET_BYTES_MAX);
+                self.set_bytes.store(more, Ordering::Relaxed);
+            }
             if !matches!(self.needs, Needs::Existence { .. }) {
                 let is_first = self.is_exact.set(false).is_ok();
                 assert!(is_first, "no test is completed before the rows are prepared");
@@ -285,9 +293,9 @@ impl LookupBuild {
         self.take()?.ok_or_else(|| Error::internal("a lookup table is taken twice"))
     }
 
-    /// Returns the bytes of memory that the index takes so far.
+    /// Returns the bytes of memory that the index takes so far, and a large set of join keys.
     pub fn index_bytes(&self) -> usize {
-        self.index_bytes.load(Ordering::Relaxed)
+        self.index_bytes.load(Ordering::Relaxed) + self.set_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -341,16 +349,14 @@ impl TestBuilder {
     /// Begins the test of `rows` keys; of no keys if none is needed, they are too many for a small one, or they are of
     /// types without a hash.
     fn new(ranges: &KeyRanges, rows: usize, needs: Needs) -> TestBuilder {
-        let bytes_max = match needs {
+        let per_row = match needs {
             Needs::Matches => return TestBuilder::None,
             // If a key has several rows, an index is built as well.
-            Needs::MatchesAndCondition | Needs::Existence { once: true } => limits::KEY_SET_BYTES_MAX,
-            // In place of an index.
-            Needs::Existence { once: false } => {
-                let of_rows = rows.saturating_mul(SET_BYTES_PER_ROW).min(limits::LOOKUP_SET_BYTES_MAX);
-                of_rows.max(limits::KEY_SET_BYTES_MAX)
-            }
+            Needs::MatchesAndCondition | Needs::Existence { once: true } => SET_BYTES_PER_ROW,
+            Needs::Existence { once: false } => ONLY_SET_BYTES_PER_ROW,
         };
+        let of_rows = rows.saturating_mul(per_row).min(limits::LOOKUP_SET_BYTES_MAX);
+        let bytes_max = of_rows.max(limits::KEY_SET_BYTES_MAX);
         if let [only] = ranges.types()
             && schema::is_integer_like(only)
             // Values of these types need not fit a signed word.
@@ -362,7 +368,12 @@ impl TestBuilder {
         }
         let has_hash = |key: &DataType| schema::is_integer_like(key) || schema::is_bytes(key);
         match ranges.types().iter().all(has_hash) {
-            true => KeyFilterBuilder::new(rows, KEY_BITS).map_or(TestBuilder::None, TestBuilder::Filter),
+            true => {
+                let room = limits::KEY_SET_BYTES_MAX * 8 / rows.max(1);
+                let bits = KEY_BITS.min(room);
+                let filter = (bits >= KEY_BITS_LEAST).then(|| KeyFilterBuilder::new(rows, bits)).flatten();
+                filter.map_or(TestBuilder::None, TestBuilder::Filter)
+            }
             false => TestBuilder::None,
         }
     }

@@ -45,7 +45,7 @@ pub struct Probing {
     /// The next pair to be looked at: scanned row and row of the table ([`NONE`]: the last one of `row`).
     row: usize,
     at: u32,
-    /// Whether each scanned row has a match, as far as was looked.
+    /// Whether each scanned row has a match, as far as was looked; empty in an inner join.
     matched: Vec<bool>,
     is_done: bool,
 }
@@ -103,7 +103,9 @@ impl Lookup {
             true => found.resize(batch.num_rows(), self.tested()),
             false => self.table.find(&keys, &mut found)?,
         }
-        let matched = vec![false; batch.num_rows()];
+        // An inner join never asks which rows have a match.
+        let noted = if self.kind == LookupKind::Inner { 0 } else { batch.num_rows() };
+        let matched = vec![false; noted];
         Ok(Probing { batch, found, row: 0, at: NONE, matched, is_done: false })
     }
 
@@ -127,13 +129,15 @@ impl Lookup {
             matched.for_each(|(found, matched)| *matched = *found != NONE);
             return self.end(probing).map(Some);
         }
+        if let Some(others) = self.only_matches(probing) {
+            return self.joined(&probing.batch, None, others.into()).map(Some);
+        }
         let (mut rows, mut others) = (Vec::new(), Vec::new());
         self.pairs(probing, &mut rows, &mut others);
         if rows.is_empty() {
             return self.end(probing).map(Some);
         }
         let (rows, others) = self.retain(&probing.batch, rows, others)?;
-        // An inner join never asks which rows have a match.
         let noted = if self.kind == LookupKind::Inner { &[][..] } else { &rows[..] };
         for row in noted {
             let before = std::mem::replace(&mut probing.matched[*row as usize], true);
@@ -144,23 +148,42 @@ impl Lookup {
             }
         }
         match self.kind.adds_columns() {
-            true => self.joined(&probing.batch, rows, others.into()).map(Some),
+            true => self.joined(&probing.batch, Some(rows), others.into()).map(Some),
             false => Ok(Some(RecordBatch::new_empty(self.schema.clone()))),
         }
+    }
+
+    /// Returns for each row of the batch its only match, if all rows have one and no residual condition is tested, as with a
+    /// foreign key. Nothing is left then.
+    fn only_matches(&self, probing: &mut Probing) -> Option<Vec<u32>> {
+        let is_plain = self.kind.adds_columns() && self.residual.is_none() && self.table.index().is_unique();
+        if !is_plain || probing.row > 0 || probing.found.iter().any(|found| *found == NONE) {
+            return None;
+        }
+        probing.is_done = true;
+        Some(std::mem::take(&mut probing.found))
     }
 
     /// Collects the next pairs of rows whose keys are equal, without those that cannot make a difference.
     fn pairs(&self, probing: &mut Probing, rows: &mut Vec<u32>, others: &mut Vec<u32>) {
         let index = self.table.index();
         let Probing { found, row, at, matched, .. } = probing;
+        if *row == found.len() {
+            return;
+        }
         if index.is_unique() && found.len() <= limits::BATCH_ROWS {
             // Each row has one match at most, so that all pairs are one piece.
-            rows.reserve(found.len() - *row);
-            others.reserve(found.len() - *row);
-            for (place, other) in (0..).zip(&*found).skip(*row).filter(|(_, other)| **other != NONE) {
-                rows.push(place);
-                others.push(*other);
+            rows.resize(found.len(), 0);
+            others.resize(found.len(), 0);
+            let mut count = 0;
+            // Each row is written, and overwritten by the next one if it has no match: a branch that depends on the data
+            // would be mispredicted.
+            for (place, other) in (0..).zip(&*found).skip(*row) {
+                (rows[count], others[count]) = (place, *other);
+                count += usize::from(*other != NONE);
             }
+            rows.truncate(count);
+            others.truncate(count);
             *row = found.len();
             return;
         }
@@ -168,7 +191,7 @@ impl Lookup {
             if *at == NONE {
                 *at = found[*row];
             }
-            if *at == NONE || (matched[*row] && needs_one_match(self.kind)) {
+            if *at == NONE || (needs_one_match(self.kind) && matched[*row]) {
                 (*row, *at) = (*row + 1, NONE);
                 continue;
             }
@@ -203,19 +226,22 @@ impl Lookup {
         Ok((kept(&rows)?, kept(&others)?))
     }
 
-    /// Joins the pairs of rows; where `others` is NULL, the columns of the table are.
-    fn joined(&self, batch: &RecordBatch, rows: Vec<u32>, others: UInt32Array) -> Result<RecordBatch> {
-        // Where each row has one match, as with a foreign key, the columns are those of the batch.
-        let is_whole =
-            rows.len() == batch.num_rows() && rows.iter().zip(0..).all(|(row, place)| *row == place);
-        let rows = UInt32Array::from(rows);
-        let scanned = |column: usize| match is_whole {
-            true => Ok(batch.column(column).clone()),
-            false => take(batch.column(column), &rows, None),
+    /// Joins the pairs of rows; where `others` is NULL, the columns of the table are. Without `rows`, they are those of the
+    /// batch.
+    fn joined(
+        &self,
+        batch: &RecordBatch,
+        rows: Option<Vec<u32>>,
+        others: UInt32Array,
+    ) -> Result<RecordBatch> {
+        let rows = rows.map(UInt32Array::from);
+        let scanned = |column: usize| match &rows {
+            None => Ok(batch.column(column).clone()),
+            Some(rows) => take(batch.column(column), rows, None),
         };
         let column = |(place, blank): (usize, &Option<ArrayRef>)| match (blank, place.checked_sub(self.width))
         {
-            (Some(blank), _) => Ok(blank.slice(0, rows.len())),
+            (Some(blank), _) => Ok(blank.slice(0, others.len())),
             (None, None) => scanned(place),
             (None, Some(of_table)) => match self.equals[of_table] {
                 Some(column) => scanned(column),
@@ -223,7 +249,7 @@ impl Lookup {
             },
         };
         let columns = self.blanks.iter().enumerate().map(column).collect::<std::result::Result<Vec<_>, _>>();
-        self.batch(columns.map_err(failure::of_kernel)?, rows.len())
+        self.batch(columns.map_err(failure::of_kernel)?, others.len())
     }
 
     /// Returns what is left when all pairs were looked at.
@@ -259,7 +285,7 @@ impl Lookup {
                 let unmatched = (0..).zip(&*matched).filter(|(_, matched)| !**matched);
                 let rows: Vec<u32> = unmatched.map(|(row, _)| row).collect();
                 let others = UInt32Array::new_null(rows.len());
-                self.joined(batch, rows, others)
+                self.joined(batch, Some(rows), others)
             }
         }
     }
