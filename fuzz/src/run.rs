@@ -105,7 +105,10 @@ fn as_column(filter: &Expr) {
 fn bind(program: &Program, table: &Arc<Table>) -> Result<BoundProgram> {
     let version = program.version.unwrap_or(Version(1));
     let budget = Budget { state_bytes_max: GROUP_BYTES_MAX, ..Budget::default() };
-    let sides = program.lookups.iter().map(|lookup| bind(&lookup.program, table).map(Arc::new));
+    let sides = program.lookups.iter().map(|lookup| match &lookup.given {
+        Some(rows) => bind(&lookup.program, &table::given(rows, &lookup.table_schema)?).map(Arc::new),
+        None => bind(&lookup.program, table).map(Arc::new),
+    });
     let sides = sides.collect::<Result<Vec<_>>>()?;
     let bound = BoundProgram::prepare_joined(program, table.clone(), version, budget, sides);
     bound.inspect_err(|error| assert_ne!(error.kind, ErrorKind::Internal, "{error}"))
@@ -114,6 +117,7 @@ fn bind(program: &Program, table: &Arc<Table>) -> Result<BoundProgram> {
 /// Returns whether lookups may give several rows for a row: with a few of them, there would be billions.
 fn multiplies(program: &Program) -> bool {
     let is_unique = |lookup: &Lookup| match &lookup.program.output {
+        Output::Rows(_) if lookup.given.is_some() => false,
         Output::Rows(columns) => lookup
             .keys
             .iter()

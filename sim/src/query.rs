@@ -1,15 +1,15 @@
-//! Random programs (pushed-down queries over one table), each in a simple form from which both the [`Program`] and, row
-//! by row, the model's answer are derived.
+//! Random programs (pushed-down queries over one table, some with a lookup in the same table), each in a simple form from
+//! which both the [`Program`] and, row by row, the model's answer are derived.
 
 use crate::random::Random;
 use crate::rows::{COLUMNS, Cell, Row, WORDS, long_words, random_large, schema};
 use arrow_schema::DataType;
 use farpool_model::{
-    Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Program, SortKey, TableName,
-    Value,
+    Aggregate, AggregateFunction, CompareOp, Expr, Literal, Lookup, LookupKey, LookupKind, NamedExpr, Output,
+    Program, SortKey, TableName, Value,
 };
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const OPERATORS: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
@@ -20,7 +20,18 @@ pub struct Query {
     /// The name of the table.
     pub table: String,
     filter: Option<Test>,
+    lookup: Option<InTable>,
     shape: Shape,
+}
+
+/// A condition on a row that is carried out by a lookup: a row of the same table has the same value in a column (not NULL),
+/// and passes a filter.
+#[derive(Clone, Debug)]
+struct InTable {
+    column: usize,
+    filter: Option<Test>,
+    /// Whether there must be no such row.
+    is_anti: bool,
 }
 
 /// A condition on a row: a comparison, a test for NULL, or NOT, AND or OR of conditions.
@@ -83,7 +94,10 @@ impl Query {
                 Shape::Top { .. } => {}
             }
         }
-        Query { table, filter, shape }
+        // Groups behind lookups come in parts, which an engine merges.
+        let is_whole = !matches!(shape, Shape::Groups { .. });
+        let lookup = (is_whole && random.chance(30)).then(|| InTable::random(random));
+        Query { table, filter, lookup, shape }
     }
 
     /// Returns the query with another condition; `None` if it has a limit, for which the condition would select other
@@ -106,9 +120,9 @@ impl Query {
         let filter = self.filter();
         let (output, order, limit) = self.shape.parts();
         Program {
+            lookups: self.lookup.iter().map(|lookup| lookup.lookup(&table)).collect(),
             table,
             version: None,
-            lookups: Vec::new(),
             filter,
             output,
             order,
@@ -121,7 +135,9 @@ impl Query {
     /// # Errors
     /// A description of the difference.
     pub fn check(&self, rows: &[Row], mut answer: Vec<Vec<Cell>>) -> Result<(), String> {
-        let mut passing: Vec<&Row> = rows.iter().filter(|row| self.passes(row)).collect();
+        let found = self.lookup.as_ref().map(|lookup| (lookup, lookup.values(rows)));
+        let is_found = |row: &Row| found.as_ref().is_none_or(|(lookup, values)| lookup.holds(row, values));
+        let mut passing: Vec<&Row> = rows.iter().filter(|row| self.passes(row) && is_found(row)).collect();
         answer.sort_unstable();
         match &self.shape {
             Shape::Rows(columns, limit) => {
@@ -193,6 +209,7 @@ impl Change {
         let rows = Query {
             table: self.table.clone(),
             filter: self.filter.clone(),
+            lookup: None,
             shape: Shape::Rows(Vec::new(), None),
         };
         Program { output: Output::Rows(columns.collect()), ..rows.program() }
@@ -222,6 +239,40 @@ impl Change {
 
     fn passes(&self, row: &Row) -> bool {
         self.filter.as_ref().is_none_or(|test| test.holds(row) == Some(true))
+    }
+}
+
+impl InTable {
+    fn random(random: &mut Random) -> InTable {
+        InTable {
+            column: random.pick(&[0, 1, 3]),
+            filter: random.chance(70).then(|| Test::random(random, 1)),
+            is_anti: random.chance(50),
+        }
+    }
+
+    fn lookup(&self, table: &TableName) -> Lookup {
+        let side = Program::scan(table.clone(), &schema(), &[self.column]);
+        Lookup {
+            kind: if self.is_anti { LookupKind::Anti } else { LookupKind::Semi },
+            program: Program { filter: self.filter.as_ref().map(Test::expr), ..side },
+            table_schema: schema(),
+            given: None,
+            keys: vec![LookupKey { row: self.column, result: 0 }],
+            residual: None,
+            mark: String::new(),
+        }
+    }
+
+    /// Returns the values of the column in those of `rows` that pass the filter.
+    fn values(&self, rows: &[Row]) -> BTreeSet<Cell> {
+        let passing =
+            rows.iter().filter(|row| self.filter.as_ref().is_none_or(|test| test.holds(row) == Some(true)));
+        passing.map(|row| row[self.column]).filter(|cell| *cell != Cell::Null).collect()
+    }
+
+    fn holds(&self, row: &Row, values: &BTreeSet<Cell>) -> bool {
+        values.contains(&row[self.column]) != self.is_anti
     }
 }
 
@@ -460,7 +511,7 @@ mod tests {
     }
 
     fn query(filter: Option<Test>, shape: Shape) -> Query {
-        Query { table: "t".into(), filter, shape }
+        Query { table: "t".into(), filter, lookup: None, shape }
     }
 
     fn ids(ids: &[i64]) -> Vec<Vec<Cell>> {
@@ -475,6 +526,19 @@ mod tests {
         assert!(query.check(&rows(), ids(&[])).is_err());
         assert!(query.check(&rows(), ids(&[2])).is_err());
         assert!(query.check(&rows(), ids(&[4, 4])).is_err());
+    }
+
+    #[test]
+    fn lookups_keep_or_drop_rows_by_the_values_of_others() {
+        let of_two = |is_anti| {
+            let filter = Some(Test::Compare(0, CompareOp::LtEq, Cell::Int(2)));
+            let lookup = Some(InTable { column: 1, filter, is_anti });
+            Query { lookup, ..query(None, Shape::Rows(vec![0], None)) }
+        };
+        assert_eq!(of_two(false).check(&rows(), ids(&[1, 3])), Ok(()));
+        // NULL is equal to nothing.
+        assert_eq!(of_two(true).check(&rows(), ids(&[2, 4])), Ok(()));
+        assert!(of_two(false).check(&rows(), ids(&[1, 2, 3])).is_err());
     }
 
     #[test]

@@ -165,6 +165,70 @@ def grouped():
         yield f"SELECT {', '.join(['count(*)', *of_keys, *of_sums])} FROM ({text}) x"
 
 
+def grouped_on_both_sides():
+    """Joins with groups, so that rows of the other side may be grouped before the join, and not again behind it."""
+    rng = random.Random(11)
+    for _ in range(40):
+        keys = rng.sample(KEYS_OF_ALL, rng.choice([1, 1, 2]))
+        listed = ", ".join(keys)
+        more = rng.choice(["", ", r"])
+        groups = f"(SELECT {listed}{more}, count(*) AS m, max(v) AS v FROM dim GROUP BY {listed}{more})"
+        on = " AND ".join(f"f.{key} = g.{key}" for key in keys) + rng.choice(["", "", " AND f.r < g.m + 2"])
+        sides = rng.choice([f"fact f {{}} {groups} g", f"{groups} g {{}} fact f"])
+        kind = rng.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN"])
+        upper = [rng.choice([f"f.{key}", f"g.{key}", f"f.{key}"]) for key in keys]
+        upper += rng.choice([[], ["f.r"], ["g.m"], ["f.r", "g.m"]])
+        upper = upper[rng.choice([0, 0, 0, 1]) :] or upper
+        sums = rng.sample(["sum(f.id)", "count(*)", "count(f.r)", "min(f.n)", "max(g.v)", "sum(f.r)", "min(g.m)"], 3)
+        columns = ", ".join(f"{value} AS {name}" for name, value in zip("hijklmnop", upper + sums))
+        text = f"SELECT {columns} FROM {sides.format(kind)} ON {on} GROUP BY {', '.join(upper)}"
+        of_keys = [f"count({name})" for name in "hijklmnop"[: len(upper)]]
+        of_sums = [f"sum(CAST({name} AS DECIMAL(38, 3)))" for name in "hijklmnop"[len(upper) : len(upper) + 3]]
+        yield f"SELECT {', '.join(['count(*)', *of_keys, *of_sums])} FROM ({text}) x"
+
+
+def given():
+    """Joins with rows that stand in the statement."""
+    rng = random.Random(10)
+
+    def key(kind: str, number: int) -> str:
+        return {
+            "k": f"CAST({number} AS INTEGER)",
+            "s": f"CAST({number * 460_000_000_000_037 - (1 << 62)} AS BIGINT)",
+            "t": f"'key number {number}{'!' * (number % 30)}'",
+            "c": f"'colour {number % 97}'",
+            "day": f"DATE '{datetime.date(1970, 1, 1) + datetime.timedelta(days=number)}'",
+            "n": f"CAST({decimal.Decimal(number * 1_000_003) / 100} AS DECIMAL(15, 2))",
+        }[kind]
+
+    for _ in range(60):
+        kinds = rng.sample(["k", "s", "t", "c", "day", "n"], rng.choice([1, 1, 2]))
+        rows = []
+        for _ in range(rng.choice([1, 3, 8, 40])):
+            number = rng.choice([rng.randrange(KEYS), rng.randrange(200)])
+            keys = [key(kind, number) if rng.random() < 0.95 else "NULL" for kind in kinds]
+            rows.append([*keys, f"'w{rng.randrange(4)}'", str(rng.randrange(9))])
+        rows.append([*(key(kind, 1) for kind in kinds), "'w0'", "NULL"])
+        rows = ", ".join(f"({', '.join(row)})" for row in rows)
+        values = f"(VALUES {rows}) g({''.join(f'{kind}_, ' for kind in kinds)}w, z)"
+        on = " AND ".join(f"f.{kind} = g.{kind}_" for kind in kinds)
+        on += rng.choice(["", "", " AND f.r > g.z", " AND g.z < 5"])
+        kind = rng.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "IN", "NOT IN", "EXISTS", "NOT EXISTS"])
+        table, number = rng.choice([("fact", "id"), ("fact", "id"), ("dim", "v")])
+        if kind in ["IN", "NOT IN"]:
+            yield f"SELECT count(*), sum(f.{number}) FROM {table} f WHERE {kinds[0]} {kind} (SELECT {kinds[0]}_ FROM {values})"
+        elif kind in ["EXISTS", "NOT EXISTS"]:
+            yield f"SELECT count(*), sum(f.{number}) FROM {table} f WHERE {kind} (SELECT 1 FROM {values} WHERE {on})"
+        elif rng.random() < 0.5:
+            text = f"{table} f {kind} {values} ON {on}"
+            if rng.random() < 0.5:
+                text = f"{values} {kind} {table} f ON {on}"
+            yield f"SELECT count(*), count(w), sum(z), sum(f.{number}), max(w) FROM {text}"
+        else:
+            groups = f"SELECT w, count(*) AS m, sum(f.{number} + z) AS s FROM {table} f {kind} {values} ON {on} GROUP BY w"
+            yield f"SELECT count(*), sum(m), sum(s), min(w) FROM ({groups}) x"
+
+
 def mix(x: int) -> int:
     """SplitMix64."""
     z = (x + 0x9E3779B97F4A7C15) & MASK
@@ -215,7 +279,7 @@ def main() -> None:
     connection.execute("CREATE TABLE fact AS FROM fact_rows")
     connection.execute("CREATE TABLE dim AS FROM dim_rows")
     lines = []
-    for sql in [*queries(), *chains(), *grouped()]:
+    for sql in [*queries(), *chains(), *grouped(), *grouped_on_both_sides(), *given()]:
         (row,) = connection.execute(sql).fetchall()
         lines.append("\t".join([sql, *("\\N" if cell is None else str(cell) for cell in row)]))
     path = pathlib.Path(__file__).resolve().parent / "answers.tsv"

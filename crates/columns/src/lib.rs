@@ -27,6 +27,7 @@ mod floats;
 mod fsst_text;
 #[expect(unsafe_code, reason = "strings that were checked once")]
 mod gather;
+mod given;
 mod integers;
 mod kernels;
 mod lanes;
@@ -63,6 +64,7 @@ pub use encrypted::{encrypt_into_pool, table_cipher};
 pub use farpool_cipher::MemoryCipher;
 pub use farpool_memory::working;
 pub use floats::Floats;
+pub use given::table_of;
 pub use integers::{IntegerSet, Integers};
 pub use live::{FilteredLiveRows, LiveGroup, LiveGroupBounds, LiveRows};
 pub use parcel::{Parcel, pack_array, pack_chunks};

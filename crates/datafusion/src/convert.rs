@@ -71,6 +71,12 @@ impl Scope<'_> {
         }
         match (converted.data_type(&self.table.schema), expr.get_type(self.input)) {
             (Ok(here), Ok(there)) if here == there => converted,
+            // Rows that go along with a program have the pool's types there, and the engine's again in the result.
+            (Ok(here), Ok(there))
+                if is_column(expr) && schema::canonical_type(&there).as_ref() == Some(&here) =>
+            {
+                converted
+            }
             (Ok(here), Ok(there)) => opaque(format!("types differ: {there} would become {here}")),
             (Err(error), _) => opaque(error.message),
             (_, Err(error)) => opaque(error.strip_backtrace()),
@@ -290,6 +296,14 @@ impl Scope<'_> {
         }
         let name = || format!("a cast from {from} to {to}");
         self.unless_it_fails(Expr::Cast(Box::new(value), to.clone()), evaluated, name)
+    }
+}
+
+fn is_column(expr: &Logical) -> bool {
+    match expr {
+        Logical::Column(_) => true,
+        Logical::Alias(alias) => is_column(&alias.expr),
+        _ => false,
     }
 }
 

@@ -422,12 +422,18 @@ impl ExecutionPlan for PoolExec {
     }
 }
 
-/// Returns the batch with the column names and the nullability of the plan.
+/// Returns the batch with the column names and the nullability of the plan. Strings that came along with the program have the
+/// plan's type, and not the pool's.
 fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Result<RecordBatch> {
     let batch = batch.map_err(error::wrap)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options);
-    Ok(batch?)
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| match column.data_type() == field.data_type() {
+        true => Ok(Arc::clone(column)),
+        false => arrow_cast::cast(column, field.data_type()),
+    });
+    let columns = columns.collect::<std::result::Result<_, _>>()?;
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
 /// Prepares `program` at the pool and creates its node. The number of partitions depends on the size of the table.

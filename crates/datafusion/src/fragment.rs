@@ -8,6 +8,7 @@
 use crate::calls::Calls;
 use crate::convert::Scope;
 use crate::file::pool_table;
+use crate::given::Given;
 use crate::lookup;
 use crate::table::{PoolTable, unqualified};
 use arrow_schema::{DataType, FieldRef};
@@ -85,16 +86,47 @@ impl Ends {
 impl Fragment {
     /// Returns the largest fragment whose topmost node is `plan`; the reason if there is none.
     pub(crate) fn read(plan: &LogicalPlan) -> Result<Self, Ends> {
+        Fragment::read_beside(plan, None)
+    }
+
+    /// Does the same as [`Fragment::read`]; if the rows of `plan` are joined to those of `beside`, rows that no pool holds
+    /// may go along with the program to the pool of that table.
+    pub(crate) fn read_beside(plan: &LogicalPlan, beside: Option<&PoolTable>) -> Result<Self, Ends> {
+        let read = |input: &LogicalPlan| Fragment::read_beside(input, beside);
         match plan {
-            LogicalPlan::TableScan(scan) => Fragment::scan(scan),
-            LogicalPlan::SubqueryAlias(alias) => Fragment::read(&alias.input),
-            LogicalPlan::Filter(filter) => Fragment::read(&filter.input)?.filter(filter),
-            LogicalPlan::Projection(projection) => Fragment::read(&projection.input)?.project(projection),
-            LogicalPlan::Aggregate(aggregate) => Fragment::read(&aggregate.input)?.aggregate(aggregate),
-            LogicalPlan::Limit(limit) => Fragment::read(&limit.input)?.limit(limit),
+            LogicalPlan::TableScan(scan) => match beside {
+                Some(table) if pool_table(&scan.source).is_none() => {
+                    Fragment::of_given(Given::of_scan(scan), table)
+                }
+                _ => Fragment::scan(scan),
+            },
+            LogicalPlan::Values(values) => match beside {
+                Some(table) => Fragment::of_given(Given::of_values(values), table),
+                None => Err(Ends::Silently),
+            },
+            LogicalPlan::SubqueryAlias(alias) => read(&alias.input),
+            LogicalPlan::Filter(filter) => read(&filter.input)?.filter(filter),
+            LogicalPlan::Projection(projection) => read(&projection.input)?.project(projection),
+            LogicalPlan::Aggregate(aggregate) => read(&aggregate.input)?.aggregate(aggregate),
+            LogicalPlan::Limit(limit) => read(&limit.input)?.limit(limit),
             LogicalPlan::Join(join) => lookup::join(join),
             _ => Err(Ends::Silently),
         }
+    }
+
+    /// Returns the fragment of rows that go along with a program to the pool of the table `beside`.
+    fn of_given(given: Option<Given>, beside: &PoolTable) -> Result<Self, Ends> {
+        let table = beside.clone().of_given(given.ok_or(Ends::Silently)?);
+        let column = |(i, field): (usize, &FieldRef)| Slot::new(field.name(), Expr::Column(i));
+        let columns = table.info().schema.fields().iter().enumerate().map(column).collect();
+        Ok(Fragment::of_table(table, Stack::scan(columns)))
+    }
+
+    /// Returns the fragment of the rows of a table, with the operators in `stack`.
+    fn of_table(table: PoolTable, stack: Stack) -> Self {
+        let allowance = Allowance::new(limits::QUERY_EXPR_BYTES_MAX);
+        let (rows, looked_up) = (Rows::of_table(table.source()), Vec::new());
+        Fragment { table, looked_up, rows, stack, aggregation: None, allowance, worth_a_node: false }
     }
 
     /// Returns a fragment of rows behind lookups in `looked_up`.
@@ -207,9 +239,7 @@ impl Fragment {
         if let Some(fetch) = scan.fetch {
             stack.fetch(farpool_model::cast::u64_from(fetch));
         }
-        let allowance = Allowance::new(limits::QUERY_EXPR_BYTES_MAX);
-        let (rows, looked_up) = (Rows::of_table(table.source()), Vec::new());
-        Ok(Fragment { table, looked_up, rows, stack, aggregation: None, allowance, worth_a_node: false })
+        Ok(Fragment::of_table(table, stack))
     }
 
     fn filter(mut self, filter: &logical::Filter) -> Result<Self, Ends> {

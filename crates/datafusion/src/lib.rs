@@ -19,6 +19,7 @@ mod exec;
 mod file;
 mod finish;
 mod fragment;
+mod given;
 mod joins;
 mod kept;
 mod lineage;

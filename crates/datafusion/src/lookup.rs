@@ -6,6 +6,7 @@
 
 use crate::convert::Scope;
 use crate::fragment::{Ends, Fragment, exact_condition};
+use crate::given;
 use datafusion::common::{DFSchema, JoinType, NullEquality};
 use datafusion::logical_expr::{Expr as Logical, Join, LogicalPlan};
 use farpool_model::compose::Slot;
@@ -35,7 +36,7 @@ struct Side<'a> {
 
 /// Returns the fragment whose topmost node is `join`; the reason if there is none.
 pub(crate) fn join(join: &Join) -> Result<Fragment, Ends> {
-    let (left, right) = (Fragment::read(&join.left)?, Fragment::read(&join.right)?);
+    let (left, right) = sides(join)?;
     let tables = left.looked_up.len() + right.looked_up.len() + 1;
     if !Arc::ptr_eq(left.table.pool(), right.table.pool()) || !left.table.takes_joins() {
         return Err(Ends::Silently);
@@ -71,6 +72,20 @@ pub(crate) fn join(join: &Join) -> Result<Fragment, Ends> {
     looked_up_by(join, kind, scans_left, scanned, looked_up)
 }
 
+/// Returns the fragments of both sides of a join. If only one is over a table of a pool, the rows of the other may go along.
+fn sides(join: &Join) -> Result<(Fragment, Fragment), Ends> {
+    match (Fragment::read(&join.left), Fragment::read(&join.right)) {
+        (Ok(left), Err(Ends::Silently)) if given::may_go_along(&join.right) => {
+            let right = Fragment::read_beside(&join.right, Some(&left.table))?;
+            Ok((left, right))
+        }
+        (Err(Ends::Silently), Ok(right)) if given::may_go_along(&join.left) => {
+            Ok((Fragment::read_beside(&join.left, Some(&right.table))?, right))
+        }
+        (left, right) => Ok((left?, right?)),
+    }
+}
+
 /// Returns whether the left side of an inner join is scanned, and the right one looked up: the side with the smaller
 /// result is looked up if the other one can be scanned.
 fn scans_left(left: &Side<'_>, right: &Side<'_>) -> bool {
@@ -86,6 +101,9 @@ impl Side<'_> {
         let Fragment { table, stack, rows, allowance, .. } = &self.fragment;
         if table.info().version.is_moment() {
             return Err(NO_LOOKUPS.to_string());
+        }
+        if table.given().is_some() {
+            return Err("rows that no pool holds are looked up, and not scanned".to_string());
         }
         let columns = stack.columns().filter(|_| !stack.is_cut());
         let columns = columns.ok_or("its sides have groups or limits of their own")?;
@@ -131,6 +149,9 @@ impl Side<'_> {
     /// Example: of orders in one quarter, those with a late line item. The keys of these orders, which are few, are looked
     /// up for the line items first.
     fn drop_unmatched(&mut self, scanned: &Side<'_>, keys: impl Iterator<Item = (usize, usize)>) {
+        if self.fragment.table.given().is_some() {
+            return;
+        }
         let stack = &self.fragment.stack;
         let keys: Vec<(usize, usize)> =
             keys.filter_map(|(row, result)| Some((row, stack.row_column(result)?))).collect();
@@ -150,6 +171,7 @@ impl Side<'_> {
             kind: LookupKind::Semi,
             program: Program { output: Output::Rows(outputs), ..program },
             table_schema: scanned.fragment.table.info().schema.clone(),
+            given: None,
             keys: (0..).zip(&keys).map(|(result, (_, row))| LookupKey { row: *row, result }).collect(),
             residual: None,
             mark: String::new(),
@@ -201,7 +223,8 @@ fn looked_up_by(
     let keys = rows.into_iter().zip(results).map(|(row, result)| LookupKey { row, result }).collect();
     let table_schema = looked_up.fragment.table.info().schema.clone();
     let mark = join.schema.fields().last().map(|field| field.name().clone()).unwrap_or_default();
-    let lookup = Lookup { kind, program, table_schema, keys, residual: None, mark };
+    let given = looked_up.fragment.table.given().cloned();
+    let lookup = Lookup { kind, program, table_schema, given, keys, residual: None, mark };
     let width = scanned.fragment.rows.info.schema.fields().len();
     let pairs =
         Pairs::of(&scanned, &looked_up, &lookup, scans_left).map_err(|error| because(error.message))?;

@@ -79,7 +79,9 @@ impl Pins {
     ) -> farpool_model::Result<Handle> {
         let mut program = program;
         if !looked_up.is_empty() {
-            let versions = looked_up.iter().map(|table| self.pinned_version(table));
+            // Rows that go along with the program have no versions.
+            let held = looked_up.iter().filter(|table| table.given().is_none());
+            let versions = held.map(|table| self.pinned_version(table));
             let versions: HashMap<&TableName, Version> =
                 futures::future::try_join_all(versions).await?.into_iter().collect();
             set_versions(&mut program, &versions);
@@ -167,7 +169,7 @@ pub(crate) async fn prepare(
 /// Makes the lookups of a program, and those of their programs, read these versions of their tables.
 fn set_versions(program: &mut Program, versions: &HashMap<&TableName, Version>) {
     for lookup in &mut program.lookups {
-        let version = versions.get(&lookup.program.table).copied();
+        let version = versions.get(&lookup.program.table).copied().filter(|_| lookup.given.is_none());
         lookup.program.version = version.or(lookup.program.version);
         set_versions(&mut lookup.program, versions);
     }

@@ -7,6 +7,7 @@
 use crate::convert::Scope;
 use crate::estimates;
 use crate::exec;
+use crate::given::Given;
 use crate::sink::PoolSink;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
@@ -22,8 +23,8 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use farpool_model::compose::{Allowance, Slot};
 use farpool_model::{
-    Answer, Expr, LoadMode, NamedExpr, Operator, OperatorAnswer, Output, Program, TableInfo, TableName, cast,
-    limits,
+    Answer, Expr, GivenRows, LoadMode, NamedExpr, Operator, OperatorAnswer, Output, Program, TableInfo,
+    TableName, cast, limits,
 };
 use farpool_planner::cost::{Link, Place};
 use farpool_planner::joins::sizes::{Sketches, Source};
@@ -43,6 +44,8 @@ pub struct PoolTable {
     meter: Arc<LinkMeter>,
     sketches: Arc<Sketches>,
     kept: Vec<OperatorAnswer>,
+    /// The rows, if the pool does not hold them, and they go along with programs.
+    given: Option<Arc<GivenRows>>,
 }
 
 impl PoolTable {
@@ -52,7 +55,17 @@ impl PoolTable {
         let columns = DFSchema::try_from(Arc::clone(&info.schema)).unwrap_or_else(|_| DFSchema::empty());
         let columns = Arc::new(columns);
         let (meter, sketches, kept) = <(_, _, Vec<OperatorAnswer>)>::default();
-        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, joins: true, meter, sketches, kept }
+        PoolTable {
+            pool,
+            info: Arc::new(info),
+            columns,
+            pushdown: true,
+            joins: true,
+            meter,
+            sketches,
+            kept,
+            given: None,
+        }
     }
 
     /// Opens the newest version of a table.
@@ -79,6 +92,18 @@ impl PoolTable {
     pub fn with_pushdown(mut self, pushdown: bool) -> Self {
         self.pushdown = pushdown;
         self
+    }
+
+    /// Returns a table of rows that the pool of this one does not hold, and that go along with programs.
+    pub(crate) fn of_given(self, given: Given) -> Self {
+        let PoolTable { pool, pushdown, joins, meter, .. } = self;
+        let table = PoolTable::new(pool, given.info);
+        PoolTable { pushdown, joins, meter, given: Some(given.rows), ..table }
+    }
+
+    /// Returns the rows that go along with programs, if the pool does not hold them.
+    pub(crate) fn given(&self) -> Option<&Arc<GivenRows>> {
+        self.given.as_ref()
     }
 
     /// Makes the engine carry out all joins with this table.

@@ -31,7 +31,7 @@ fn rows() -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-const QUERIES: [&str; 9] = [
+const QUERIES: [&str; 10] = [
     "select count(*), min(id), max(id), min(text), max(few) from t",
     "select sum(value % 1000), count(distinct key), count(value) from t",
     "select few, count(*), max(text), sum(id) from t group by few order by few",
@@ -39,6 +39,7 @@ const QUERIES: [&str; 9] = [
     "select id, text from t where text like '%ffff%' order by id",
     "select * from t order by value desc nulls last limit 20",
     "select count(*) from t a join t b on a.id = b.key where b.value > 0",
+    "select b.few, count(*), max(b.text) from t a join t b on a.id = b.id where b.id < 20000 group by b.few order by 1",
     "select sum(id) from t where value * 1.0 > 9.2e18",
     "select id, few from t where id between 40000 and 40020 and key is not null order by id",
 ];
@@ -126,7 +127,7 @@ fn nothing_of_an_encrypted_table_is_in_the_memory_of_the_node() {
         (server, said)
     };
     let ask = |server: &Server| {
-        for sql in &QUERIES[..8] {
+        for sql in &QUERIES[..9] {
             server.csv(sql);
         }
         server.csv("delete from t where id % 7 = 3");

@@ -146,6 +146,31 @@ async fn rows_are_grouped_before_the_engine_joins_them() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_the_statement_go_along_with_the_program() {
+    let pools = loaded().await;
+    let few = "(VALUES (1, 'one'), (2, 'two'), (NULL, 'none')) g(r, name)";
+    // Both sides have integers of 64 bits, because a key that is computed is not looked up.
+    let wide = "(VALUES (1, 'one'), (2, 'two'), (NULL, 'none')) g(wide, name)";
+    for way in [Way::Embedded, Way::Remote] {
+        let session = pools.session(way, true).await;
+        for (sql, looked_up) in [
+            (format!("SELECT name, count(*), sum(v) FROM dim JOIN {wide} USING (wide) GROUP BY name"), true),
+            (
+                format!(
+                    "SELECT count(*) FROM dim WHERE wide NOT IN (SELECT wide FROM {wide} WHERE wide > 0)"
+                ),
+                true,
+            ),
+            (format!("SELECT count(*) FROM {few} LEFT JOIN dim USING (r)"), false),
+        ] {
+            let query = session.sql(sql.as_str()).await.expect("plans");
+            let shown = query.explain();
+            assert_eq!(shown.contains("rows ("), looked_up, "{way:?}: {sql}\n{shown}");
+        }
+    }
+}
+
 /// Rows that are appended together, and how often at most.
 const APPENDED_ROWS: u64 = 500;
 const APPENDS: u64 = 1000;

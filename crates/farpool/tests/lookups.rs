@@ -26,7 +26,7 @@ impl Tables {
     fn lookup(&self, kind: LookupKind, program: Program, row: usize) -> Lookup {
         let table_schema = Arc::new(self.0[program.table.as_str()].clone());
         let keys = vec![LookupKey { row, result: 0 }];
-        Lookup { kind, program, table_schema, keys, residual: None, mark: "mark".to_string() }
+        Lookup { kind, program, table_schema, given: None, keys, residual: None, mark: "mark".to_string() }
     }
 
     fn at(&self, table: &str, column: &str) -> usize {

@@ -8,7 +8,7 @@
 //! Example: `lineitem` is scanned; a first lookup finds each row's order, and a second one the customer of that order,
 //! by a key that the first one has added to the row.
 
-use crate::{Error, Expr, Program, Result, TableName, brief, limits, program};
+use crate::{Error, Expr, GivenRows, Program, Result, TableName, brief, limits, program};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
@@ -19,8 +19,10 @@ pub struct Lookup {
     pub kind: LookupKind,
     /// The program whose result is looked up.
     pub program: Program,
-    /// The canonical schema of the table that this program scans.
+    /// The canonical schema of the table that this program scans, or of the rows that it scans instead.
     pub table_schema: SchemaRef,
+    /// The rows that the program scans instead of a table. It then has [`GivenRows::name`] for the name of a table.
+    pub given: Option<Arc<GivenRows>>,
     /// The join keys, at least one, which must all be equal. They are equal as group keys are, except that NULL equals
     /// nothing.
     pub keys: Vec<LookupKey>,
@@ -232,8 +234,9 @@ impl Program {
         self.check_lookups()?;
         let mut tables: Vec<(&TableName, &SchemaRef)> = Vec::new();
         let mut open: Vec<&Lookup> = self.lookups.iter().collect();
-        while let Some(Lookup { program, table_schema, .. }) = open.pop() {
+        while let Some(Lookup { program, table_schema, given, .. }) = open.pop() {
             match tables.iter().find(|(name, _)| **name == program.table) {
+                _ if given.is_some() => {}
                 None => tables.push((&program.table, table_schema)),
                 Some((_, known)) if *known == table_schema => {}
                 Some((name, _)) => {

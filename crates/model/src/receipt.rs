@@ -61,6 +61,23 @@ pub struct Receipt {
     pub elapsed_ns: u64,
     /// The operators of the program, with the planning answer for each.
     pub operators: Vec<OperatorAnswer>,
+    /// The lookups of the program, each after those of its own program.
+    #[serde(default)]
+    pub lookups: Vec<LookupReceipt>,
+}
+
+/// Cost of the table of a lookup: the result of the lookup's program, held by its join keys. The receipt of the program
+/// includes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookupReceipt {
+    /// Name of the table that the lookup's program scans.
+    pub table: String,
+    /// Rows that are held.
+    pub rows: u64,
+    /// Bytes of memory that they take, with their index.
+    pub bytes: u64,
+    /// Nanoseconds from the first step of the lookup's program until rows could be looked up; 0 if that was not reached.
+    pub elapsed_ns: u64,
 }
 
 impl Receipt {
@@ -87,5 +104,6 @@ impl Receipt {
         self.waited_ns += other.waited_ns;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.operators.extend(other.operators.iter().cloned());
+        self.lookups.extend(other.lookups.iter().cloned());
     }
 }

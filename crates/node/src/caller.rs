@@ -305,7 +305,14 @@ impl Caller {
         lookup: &Lookup,
         sources: &mut Sources<'_, impl HeldVersions>,
     ) -> Result<Arc<BoundProgram>> {
-        let (version, table) = sources.of(lookup)?;
+        let (version, table) = match &lookup.given {
+            Some(rows) => {
+                let (pool, tenant) = (self.node.catalog().pool().clone(), self.tenant.clone());
+                let table = farpool_columns::table_of(rows, &lookup.table_schema, pool, tenant)?;
+                (Version(0), Arc::new(table))
+            }
+            None => sources.of(lookup)?,
+        };
         let (table, sides) = self.inputs(&lookup.program, table, sources)?;
         BoundProgram::prepare_side(&lookup.program, table, version, self.node.budget(), sides).map(Arc::new)
     }

@@ -77,6 +77,7 @@ fn main() {
                 kind,
                 program: Program::scan(TableName::new("t").expect("a name"), &build, &[0]),
                 table_schema: build.clone(),
+                given: None,
                 keys: vec![LookupKey { row: 0, result: 0 }],
                 residual: None,
                 mark: "mark".to_string(),

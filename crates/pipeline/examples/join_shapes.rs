@@ -151,7 +151,7 @@ fn lookup(kind: LookupKind, side: &BoundProgram, row: usize) -> Lookup {
     let program = side.prepared().effective.clone();
     let keys = vec![LookupKey { row, result: 0 }];
     let table_schema = side.table().schema.clone();
-    Lookup { kind, program, table_schema, keys, residual: None, mark: "mark".to_string() }
+    Lookup { kind, program, table_schema, given: None, keys, residual: None, mark: "mark".to_string() }
 }
 
 fn literal(value: i128, data_type: DataType) -> Expr {

@@ -299,18 +299,21 @@ impl BoundProgram {
 fn lookup_bytes(program: &Program) -> Result<usize> {
     let (mut bytes, mut open) = (0, program.lookups.iter().collect::<Vec<_>>());
     while let Some(lookup) = open.pop() {
-        bytes += lookup.program.check_size()? + program::check_size(&lookup.residual)?;
+        let given = lookup.given.as_ref().map_or(0, |given| given.bytes());
+        bytes += lookup.program.check_size()? + program::check_size(&lookup.residual)? + given;
         open.extend(&lookup.program.lookups);
     }
     Ok(bytes)
 }
 
 /// Makes the lookups of a program name the versions of their tables that were bound, so that the program means the same
-/// when it is sent again. Moments of keyspaces are not named, because none can be read a second time.
+/// when it is sent again. Moments of keyspaces are not named, because none can be read a second time; rows that came along
+/// with the program have no version.
 fn pin_versions(program: &mut Program, sides: &[Arc<BoundProgram>]) {
     for (lookup, side) in program.lookups.iter_mut().zip(sides) {
         lookup.program = side.prepared.effective.clone();
-        lookup.program.version = Some(side.prepared.version).filter(|version| !version.is_moment());
+        lookup.program.version =
+            Some(side.prepared.version).filter(|version| !version.is_moment() && lookup.given.is_none());
     }
 }
 

@@ -290,11 +290,11 @@ impl Run {
     /// the wire.
     pub fn receipt(&self) -> Receipt {
         let mut receipt = self.tally.receipt(&self.prepared.answers);
-        let sides = self.joins.iter().flat_map(Joins::sides);
         // Their rows are not returned to the client, and the answer about a lookup stands for the operators of its program.
-        sides.for_each(|side| {
-            receipt.merge(&Receipt { rows_returned: 0, operators: Vec::new(), ..side.receipt() })
-        });
+        for (side, lookup) in self.joins.iter().flat_map(Joins::receipts) {
+            receipt.merge(&Receipt { rows_returned: 0, operators: Vec::new(), ..side.receipt() });
+            receipt.lookups.push(lookup);
+        }
         receipt
     }
 

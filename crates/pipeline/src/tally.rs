@@ -112,6 +112,7 @@ impl Tally {
             waited_ns: self.waited_ns.load(Relaxed),
             elapsed_ns: 0,
             operators: operators.to_vec(),
+            lookups: Vec::new(),
         }
     }
 }

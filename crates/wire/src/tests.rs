@@ -292,6 +292,7 @@ pub(crate) fn prepared_with_lookups() -> Prepared {
         program: program
             .unwrap_or_else(|| Program::scan(TableName::parse(table).unwrap(), &other(columns), &[0])),
         table_schema: other(columns),
+        given: None,
         keys: vec![LookupKey { row: 0, result: 0 }],
         residual: None,
         mark: "mark".to_string(),
@@ -347,6 +348,7 @@ pub(crate) fn receipt() -> Receipt {
         encoding: Encoding::Mixed,
         encrypted: false,
         operators: prepared().answers,
+        lookups: vec![LookupReceipt { table: "side".into(), rows: 3, bytes: 4, elapsed_ns: 5 }],
     }
 }
 

@@ -6,7 +6,7 @@ use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_columns::{MemoryCipher, PlainGroup, Table, TableBuilder, table_cipher};
 use farpool_memory::{Pool, PoolConfig};
-use farpool_model::{TenantName, Tier};
+use farpool_model::{GivenRows, Result, TenantName, Tier};
 use std::sync::{Arc, LazyLock};
 
 /// Number of rows of the table: more than one block of packed values has.
@@ -76,6 +76,15 @@ fn table_with(row_groups: &[usize], cipher: Option<&Arc<MemoryCipher>>) -> Arc<T
         start += rows;
     }
     Arc::new(builder.finish().expect("there is room"))
+}
+
+/// Makes a table of rows that came along with a plan.
+///
+/// # Errors
+/// Errors of [`farpool_columns::table_of`].
+pub(super) fn given(rows: &GivenRows, schema: &SchemaRef) -> Result<Arc<Table>> {
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).expect("a small pool can be made");
+    farpool_columns::table_of(rows, schema, pool, TenantName::default()).map(Arc::new)
 }
 
 /// Returns values spread over a wide range, in no order.

@@ -1,7 +1,8 @@
 //! Eager aggregation: the rows of one side of a join are grouped before they are joined, by what the join and the GROUP BY
 //! above it read of them; the groups are joined, and grouped again (Yan, Larson: "Eager Aggregation and Lazy
 //! Aggregation", VLDB 1995, the form "eager group-by"; Woods et al., *Ibex*, VLDB 2014, section 5). The pool then joins
-//! or sends groups in place of rows.
+//! or sends groups in place of rows. Where each joined row is a group of the statement, they are not grouped again (the
+//! full form).
 //!
 //! ```text
 //! SELECT d.name, sum(f.x) FROM f JOIN d ON f.k = d.k GROUP BY d.name
@@ -16,7 +17,9 @@
 //! - NULLs: a join key that is NULL is a group key like others, and matches nothing. Where a row of the other side has no
 //!   match, the early group's columns are NULL, which sums, minima and maxima ignore as they do for rows; counts of all
 //!   rows count such a row once. What is computed of columns must be NULL, too, where these are: not `x IS NULL`.
-//! - Duplicates: each match of an early group stands for one match of each of its rows.
+//! - Duplicates: each match of an early group stands for one match of each of its rows. In the full form, an early group has
+//!   one match at most, because the other side has each join key once, as its own groups do; and the group keys tell early
+//!   groups apart, because they have all that was read of the side.
 //! - Floats are not join keys or group keys here, because values that are equal may be different.
 //! - Errors: nothing is computed early that may fail, because it could fail on a row without a match. A part of an exact
 //!   sum must not leave the range of the type where the whole does not.
@@ -39,6 +42,7 @@ use farpool_model::{self as model, Accumulation, AggregateFunction, Columns, Fac
 use farpool_planner::cost::{self, Rates};
 use farpool_planner::joins::eager;
 use farpool_planner::split;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Maximum precision of decimals that are summed early. Reason: a sum has 10 digits more, and the sum of sums 10 more
@@ -230,7 +234,26 @@ impl<'a> Early<'a> {
         is_safe(&fragment).then_some(grouped)
     }
 
-    /// Returns the aggregation of the joined early groups, with one column for each of the statement's.
+    /// Returns whether no two joined early groups are in one group of the statement.
+    fn is_full(&self) -> bool {
+        if self.may_miss() {
+            return false;
+        }
+        let (side, other) = (usize::from(!self.of_left), usize::from(self.of_left));
+        let on: Vec<[&Logical; 2]> = self.join.on.iter().map(|(left, right)| [left, right]).collect();
+        let is_told = |read: &Logical| {
+            // Where rows without a match are dropped, the join keys of both sides are the same.
+            let same = on.iter().filter(|pair| pair[side] == read && self.join.join_type == JoinType::Inner);
+            let mut same = same.map(|pair| pair[other]).chain([read]);
+            same.any(|key| self.keys.contains(key))
+        };
+        let schema = self.other().schema();
+        let place = |pair: &[&Logical; 2]| schema.maybe_index_of_column(pair[other].try_as_col()?);
+        let joined = on.iter().filter_map(place).collect();
+        are_once(self.other(), joined) && self.read().iter().all(is_told)
+    }
+
+    /// Returns the joined early groups, in the groups of the statement, with one column for each of the statement's.
     fn whole(&self, grouped: LogicalPlan) -> Result<LogicalPlan> {
         let read = self.read();
         // Where the statement computes a key, the early group has its value as a column.
@@ -263,6 +286,18 @@ impl<'a> Early<'a> {
         )?;
         let own = |key: &Logical| if self.is_own(key) { column(key) } else { Ok(key.clone()) };
         let keys = self.keys.iter().enumerate().map(|(i, key)| Ok(own(key)?.alias(whole_name(i))));
+        let join = Arc::new(LogicalPlan::Join(join));
+        if self.is_full() {
+            let calls = self.calls.iter().zip(&self.parts).enumerate().map(|(i, (call, part))| {
+                let value = match part {
+                    Part::OfOther => call.params.args[0].clone(),
+                    _ => Logical::Column(Column::from_name(part_name(i))),
+                };
+                Ok(value.alias(whole_name(self.keys.len() + i)))
+            });
+            let columns = keys.chain(calls).collect::<Result<_>>()?;
+            return Ok(LogicalPlan::Projection(Projection::try_new(columns, join)?));
+        }
         let calls = self.calls.iter().zip(&self.parts).enumerate().map(|(i, (call, part))| {
             let counted = Logical::Column(Column::from_name(part_name(i)));
             let sum = || farpool_sql::aggregates::sum();
@@ -275,7 +310,7 @@ impl<'a> Early<'a> {
             Ok(call.alias(whole_name(self.keys.len() + i)))
         });
         let (keys, calls) = (keys.collect::<Result<_>>()?, calls.collect::<Result<_>>()?);
-        Ok(LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(LogicalPlan::Join(join)), keys, calls)?))
+        Ok(LogicalPlan::Aggregate(Aggregate::try_new(join, keys, calls)?))
     }
 
     /// Returns `whole` with the columns of the statement's aggregation: their names and types.
@@ -395,6 +430,28 @@ fn is_movable(expr: &Logical) -> bool {
         Ok(if is_movable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     });
     is_movable
+}
+
+/// Returns whether no two rows of `plan` have the same values in the columns `keys`, because they are groups by some of
+/// these columns. DataFusion's own dependencies do not always hold (55.2: above UNNEST, and in groups above a join).
+fn are_once(plan: &LogicalPlan, keys: BTreeSet<usize>) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => are_once(&alias.input, keys),
+        LogicalPlan::Filter(filter) => are_once(&filter.input, keys),
+        LogicalPlan::Projection(projection) => {
+            let below = |key: usize| {
+                let column = projection.expr.get(key)?.clone().unalias_nested().data;
+                projection.input.schema().maybe_index_of_column(column.try_as_col()?)
+            };
+            are_once(&projection.input, keys.into_iter().filter_map(below).collect())
+        }
+        LogicalPlan::Aggregate(groups) => {
+            let is_plain = |key: &Logical| !matches!(key, Logical::GroupingSet(_));
+            groups.group_expr.iter().all(is_plain)
+                && (0..groups.group_expr.len()).all(|key| keys.contains(&key))
+        }
+        _ => false,
+    }
 }
 
 /// Returns whether an expression is NULL where all columns that it reads are, as far as is known.

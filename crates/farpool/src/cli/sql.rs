@@ -38,7 +38,7 @@ Results are printed in the order of the statements.
 The receipt is one JSON object: rows_scanned, rows_skipped, rows_known, rows_returned, rows_bypassed, \
 bytes_scanned, bytes_skipped, bytes_from_disk, bytes_again, bytes_from_cache, bytes_shared, bytes_on_wire, bytes_saved, bytes_plain, encoding, \
 encrypted, cpu_ns, waited_ns, elapsed_ns, \
-operators: [{name, detail, answer, reason}]; it is for all statements together.";
+operators: [{name, detail, answer, reason}], lookups: [{table, rows, bytes, elapsed_ns}]; it is for all statements together.";
 
 /// Run SQL on files or on the tables of a memory node
 #[derive(clap::Args, Debug)]

@@ -121,6 +121,15 @@ pub const LOOKUPS_MAX: usize = 32;
 /// common schemas, and passes over programs recurse.
 pub const LOOKUP_DEPTH_MAX: usize = 8;
 
+/// Maximum number of values of the rows that come along with a program for one of its lookups. Reason: planning reads them
+/// several times, and short ones fit in a plan ([`PLAN_BYTES_MAX`]).
+pub const GIVEN_VALUES_MAX: usize = 1 << 14;
+
+/// Maximum bytes of these values in memory. Reason: as for [`GIVEN_VALUES_MAX`].
+pub const GIVEN_BYTES_MAX: usize = 1 << 20;
+
+const _: () = assert!(2 * GIVEN_BYTES_MAX < PLAN_BYTES_MAX);
+
 /// Maximum bytes of the results that the lookups of a program hold in memory, as collected: of all its lookups
 /// together, without their indexes. Reason: four times as much is reserved before a program begins, for the rows, for
 /// columns made of them, and for an index; more is joined better by the engine, which can spill.

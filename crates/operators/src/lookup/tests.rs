@@ -121,6 +121,7 @@ fn described(kind: LookupKind, keys: &[usize], residual: Option<&Expr>) -> farpo
         kind,
         program,
         table_schema: Schema::empty().into(),
+        given: None,
         keys,
         residual: residual.cloned(),
         mark: "mark".to_string(),

@@ -14,13 +14,14 @@ use crate::joined::{ColumnForm, INDEX_COPIES, Joined};
 use crate::pace::StepPace;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use farpool_columns::{Chunk, RowGroup, Table, pack_array};
-use farpool_model::{Clock, Error, Expr, Result, limits};
+use farpool_model::{Clock, Error, Expr, LookupReceipt, Result, TableName, cast, limits};
 use farpool_operators::{
     BuildStep, HashKey, Lookup, LookupBuild, LookupTable, Memory, Pace, Plan, Probing, State,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// Maximum bytes of the strings of joined rows that are processed at once, unless a single row has more.
@@ -38,6 +39,8 @@ pub(super) struct Joins {
     index_bytes_max: Vec<usize>,
     /// The lookups over their tables; there are some from when all tables are built until the run ends.
     lookups: Mutex<Option<Arc<Vec<Lookup>>>>,
+    /// For each lookup, what its table took so far.
+    usages: Vec<Usage>,
     /// Held by the thread that makes the lookups over their tables.
     completing: Mutex<()>,
     /// Plan of the scan, without most rows that have no match; set when all tables are built.
@@ -64,6 +67,39 @@ enum Stage {
     Built(Arc<LookupTable>),
     /// The table is in the lookups, or was dropped because the run has ended.
     Given,
+}
+
+/// Cost of the table of a lookup so far; the times are those of the clock.
+#[derive(Default)]
+struct Usage {
+    begun_ns: AtomicU64,
+    built_ns: AtomicU64,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Usage {
+    fn begin(&self, clock: &dyn Clock) {
+        if self.begun_ns.load(Relaxed) == 0 {
+            // The first of several threads is as good as any.
+            self.begun_ns.store(clock.now_ns().max(1), Relaxed);
+        }
+    }
+
+    fn built(&self, table: &LookupTable, now_ns: u64) {
+        self.rows.store(cast::u64_from(table.rows()), Relaxed);
+        self.bytes.store(cast::u64_from(table.bytes()), Relaxed);
+        self.built_ns.store(now_ns, Relaxed);
+    }
+
+    fn receipt(&self, table: &TableName) -> LookupReceipt {
+        LookupReceipt {
+            table: table.as_str().to_string(),
+            rows: self.rows.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            elapsed_ns: self.built_ns.load(Relaxed).saturating_sub(self.begun_ns.load(Relaxed)),
+        }
+    }
 }
 
 /// Rows of a morsel that are scanned and not joined yet.
@@ -98,6 +134,7 @@ impl Joins {
             hash_key: program.budget().hash_key,
             index_bytes_max: collected.iter().map(|bytes| bytes.saturating_mul(INDEX_COPIES)).collect(),
             lookups: Mutex::default(),
+            usages: joined.sides.iter().map(|_| Usage::default()).collect(),
             completing: Mutex::default(),
             scan: OnceLock::new(),
             conditions: program.conditions().cloned(),
@@ -122,6 +159,13 @@ impl Joins {
     /// Returns the runs of the lookups' programs.
     pub fn sides(&self) -> &[Arc<Run>] {
         &self.sides
+    }
+
+    /// Returns the runs of the lookups' programs, each with what its table took so far.
+    pub fn receipts(&self) -> impl Iterator<Item = (&Arc<Run>, LookupReceipt)> {
+        let tables = self.joined.lookups.iter().map(|lookup| &lookup.program.table);
+        let usages = self.usages.iter().zip(tables).map(|(usage, table)| usage.receipt(table));
+        self.sides.iter().zip(usages)
     }
 
     /// Returns whether no table can be worked on now, because the programs of all lookups that have none yet wait, as
@@ -160,12 +204,15 @@ impl Joins {
         for (place, side) in self.sides.iter().enumerate() {
             let stage = self.stages[place].lock().clone();
             match stage {
-                Stage::Running => match side.step(clock)? {
-                    Step::Busy => {}
-                    Step::Done => return self.begin_building(place, scan.1),
-                    step => return Ok(step),
-                },
-                Stage::Building(build) => match self.build(place, &build, pace)? {
+                Stage::Running => {
+                    self.usages[place].begin(clock);
+                    match side.step(clock)? {
+                        Step::Busy => {}
+                        Step::Done => return self.begin_building(place, scan.1),
+                        step => return Ok(step),
+                    }
+                }
+                Stage::Building(build) => match self.build(place, &build, clock, pace)? {
                     Step::Busy => {}
                     step => return Ok(step),
                 },
@@ -196,7 +243,13 @@ impl Joins {
     }
 
     /// Takes a step of building the table of the lookup at `place`.
-    fn build(&self, place: usize, build: &LookupBuild, pace: &mut dyn Pace) -> Result<Step> {
+    fn build(
+        &self,
+        place: usize,
+        build: &LookupBuild,
+        clock: &dyn Clock,
+        pace: &mut dyn Pace,
+    ) -> Result<Step> {
         let step = build.step(pace)?;
         if build.index_bytes() > self.index_bytes_max[place] {
             return Err(too_many_looked_up(self.index_bytes_max[place]));
@@ -206,10 +259,12 @@ impl Joins {
             BuildStep::Busy => return Ok(Step::Busy),
             BuildStep::Done => {}
         }
+        let now_ns = clock.now_ns();
         let mut stage = self.stages[place].lock();
         if matches!(*stage, Stage::Building(_))
             && let Some(table) = build.take()?
         {
+            self.usages[place].built(&table, now_ns);
             *stage = Stage::Built(Arc::new(table));
         }
         Ok(Step::Worked)
@@ -326,8 +381,9 @@ impl Run {
             unjoined.scanned.extend(firsts.map(piece));
             ControlFlow::Continue(())
         };
-        let work = self.scan_plan().process_part(group, progress, scanning, pace, &mut scanned)?;
-        self.scan_plan().flush(scanning, &mut scanned)?;
+        let plan = self.scan_plan();
+        let work = plan.process_part(group, progress, scanning, pace, &mut scanned)?;
+        plan.flush(scanning, &mut scanned)?;
         self.tally.scanned(work.rows_in, work.bytes_read);
         self.join_rows(joins, &mut morsel.unjoined, upper, pace)
     }

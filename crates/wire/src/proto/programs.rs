@@ -187,6 +187,21 @@ pub struct Receipt {
     pub rows_known: u64,
     #[prost(uint64, tag = "18")]
     pub bytes_again: u64,
+    #[prost(message, repeated, tag = "19")]
+    pub lookups: Vec<LookupReceipt>,
+}
+
+/// Cost of the table of a lookup.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LookupReceipt {
+    #[prost(string, tag = "1")]
+    pub table: String,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "4")]
+    pub elapsed_ns: u64,
 }
 
 fn check_plan(plan: &[u8]) -> Result<()> {
@@ -345,9 +360,32 @@ pub(crate) fn write_receipt(receipt: &model::Receipt) -> Receipt {
         elapsed_ns: receipt.elapsed_ns,
         waited_ns: receipt.waited_ns,
         operators: receipt.operators.iter().map(|answer| body(&write_answer(answer))).collect(),
+        lookups: receipt.lookups.iter().map(write_lookup).collect(),
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.iter().position(|e| *e == receipt.encoding).map_or(0, |place| place as u32),
     }
+}
+
+fn write_lookup(lookup: &model::LookupReceipt) -> LookupReceipt {
+    let model::LookupReceipt { table, rows, bytes, elapsed_ns } = lookup.clone();
+    LookupReceipt { table, rows, bytes, elapsed_ns }
+}
+
+fn read_lookups(lookups: Vec<LookupReceipt>) -> Result<Vec<model::LookupReceipt>> {
+    if lookups.len() > limits::LOOKUPS_MAX {
+        let most = limits::LOOKUPS_MAX;
+        return Err(Error::over_limit(format!(
+            "a receipt may have {most} lookups, this one has {}",
+            lookups.len()
+        )));
+    }
+    let read = |LookupReceipt { table, rows, bytes, elapsed_ns }| model::LookupReceipt {
+        table,
+        rows,
+        bytes,
+        elapsed_ns,
+    };
+    Ok(lookups.into_iter().map(read).collect())
 }
 
 pub(crate) fn read_receipt(receipt: Receipt) -> Result<model::Receipt> {
@@ -368,6 +406,7 @@ pub(crate) fn read_receipt(receipt: Receipt) -> Result<model::Receipt> {
         elapsed_ns: receipt.elapsed_ns,
         waited_ns: receipt.waited_ns,
         operators: read_answers(&receipt.operators)?,
+        lookups: read_lookups(receipt.lookups)?,
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
         // Only the client that opened the connection knows whether it is encrypted.

@@ -9,13 +9,14 @@ use super::aggregates::{grouping_expressions, measure};
 use super::encode::TABLE_VERSION_TYPE;
 use super::expressions::{Extensions, PlanExpressions, Reader};
 use super::proto::{self, PlanRelType, ReadType, RelType, RexType};
-use super::{joins, order, read, size, types};
+use super::{given, joins, order, read, size, types};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_model::compose::{Budget, Refusal, Slot, Stack, check_width, not_done};
-use farpool_model::{Error, Expr, Program, Result, SchemaName, TableName, Value, Version, limits};
+use farpool_model::{Error, Expr, GivenRows, Program, Result, SchemaName, TableName, Value, Version, limits};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Decodes a plan to a program. `schema_of` returns the canonical schema of a table; it is called first for the table that
 /// the program scans, then for those of its lookups.
@@ -146,7 +147,7 @@ fn refuse_enhancement(extension: Option<&proto::AdvancedExtension>) -> Result<()
 fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
     let table = match &read_rel.read_type {
         Some(ReadType::NamedTable(table)) => table,
-        Some(ReadType::VirtualTable(_)) => return Err(not_done("a table of values")),
+        Some(ReadType::VirtualTable(_)) => return Err(not_done("a scan of a table of values")),
         Some(ReadType::LocalFiles(_)) => return Err(not_done("reading files")),
         Some(ReadType::ExtensionTable(_) | ReadType::IcebergTable(_)) => {
             return Err(not_done("a table of another kind than a named one"));
@@ -181,6 +182,7 @@ struct Scan<'a> {
     table: TableName,
     version: Option<Version>,
     table_schema: SchemaRef,
+    given: Option<Arc<GivenRows>>,
     reader: Reader<'a>,
     stack: Stack,
 }
@@ -204,16 +206,28 @@ impl<'a> Scan<'a> {
     }
 
     fn read(plan: &'a PlanSides<'a>, relation: &proto::ReadRel, depth: usize) -> Result<Self> {
-        let (table, version) = table_of(relation)?;
-        let table_schema = (plan.schema_of)(&table)?;
+        let (table, version, table_schema, given) = match &relation.read_type {
+            // The table that is scanned tells which version is read, and that others may be read with it.
+            Some(ReadType::VirtualTable(rows)) if depth > 0 => {
+                let reader = Reader::new(&plan.expressions, Arc::new(Schema::empty()));
+                let (schema, rows) = given::read_rows(&reader, relation.base_schema.as_ref(), rows)?;
+                (GivenRows::name()?, None, schema, Some(Arc::new(rows)))
+            }
+            _ => {
+                let (table, version) = table_of(relation)?;
+                let table_schema = (plan.schema_of)(&table)?;
+                (table, version, table_schema, None)
+            }
+        };
         let reader = Reader::new(&plan.expressions, table_schema.clone());
         refuse_enhancement(relation.advanced_extension.as_ref())?;
         if depth > 0 {
             // One table counts as part of the plan; those of many joins may have many columns together.
             reader.charge(table_schema.fields().len() * limits::EXPR_NODE_BYTES)?;
         }
-        let stack = Stack::scan(base_columns(&reader, relation.base_schema.as_ref())?);
-        let mut scan = Scan { plan, depth, table, version, table_schema, reader, stack };
+        let base = relation.base_schema.as_ref().filter(|_| given.is_none());
+        let stack = Stack::scan(base_columns(&reader, base)?);
+        let mut scan = Scan { plan, depth, table, version, table_schema, given, reader, stack };
         // The filter refers to all columns of the table, so that it is applied before the column mask.
         if let Some(filter) = &relation.filter {
             scan.stack.filter(|columns| scan.reader.expression(filter, columns))?;
@@ -263,14 +277,14 @@ impl<'a> Scan<'a> {
     /// Adds a join, whose right side becomes a program of its own.
     fn join(&mut self, join: &proto::JoinRel) -> Result<()> {
         self.plan.join(self.depth + 1)?;
-        let Scan { stack, table, version, table_schema, reader, .. } =
+        let Scan { stack, table, version, table_schema, given, reader, .. } =
             Scan::decode(self.plan, &join.right, self.depth + 1)?;
         let program = stack.program(table, version, None)?;
         // Each program that this one is a lookup of has a copy of it.
         let bytes: usize = program.expressions().into_iter().map(Expr::bytes).sum();
         self.reader.charge((self.depth + 1) * bytes)?;
         let result = program.result_schema(reader.schema())?;
-        let side = joins::Side { program, table_schema, result };
+        let side = joins::Side { program, table_schema, given, result };
         let behind = joins::add(&self.reader, &mut self.stack, join, side)?;
         self.reader = self.reader.over(behind);
         Ok(())

@@ -4,13 +4,13 @@
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
 use super::proto::{self, ArgType, MappingType, RelType, RexType};
 use super::types::{self, TYPES_URN, ZONED_ANCHOR, ZONED_TYPE};
-use super::{joins, order};
+use super::{given, joins, order};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_model::ArithmeticOp::{Add, Divide, Multiply, Subtract};
 use farpool_model::{
-    Accumulation, Aggregate, CompareOp, Error, Expr, Facts, Literal, Lookup, LookupKey, NamedExpr, Output,
-    Program, Result, StateFunction, TableName, Value, Version, limits, lookup,
+    Accumulation, Aggregate, CompareOp, Error, Expr, Facts, GivenRows, Literal, Lookup, LookupKey, NamedExpr,
+    Output, Program, Result, StateFunction, TableName, Value, Version, limits, lookup,
 };
 use prost::Message;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8
     }
     let schema = Arc::new(table_schema.clone());
     let mut encoder = Encoder { schema, functions: Vec::new(), has_zones: false };
-    let (input, names) = encoder.program(program, false)?;
+    let (input, names) = encoder.program(program, None)?;
     let plan = encoder.plan(proto::RelRoot { input, names }).encode_to_vec();
     if plan.len() > limits::PLAN_BYTES_MAX {
         return Err(Error::over_limit(format!(
@@ -63,10 +63,11 @@ struct Encoder {
 
 impl Encoder {
     /// Encodes a program over the table of which `self.schema` has the columns; `self.schema` is then that of the rows
-    /// behind the lookups. Returns the relation, and the names of its columns. Of the side of a join (`is_side`), which
-    /// has no root that names them, the names stand in the relation as a hint.
-    fn program(&mut self, program: &Program, is_side: bool) -> Result<(Bytes, Vec<String>)> {
-        let mut input = self.read(program)?;
+    /// behind the lookups. Returns the relation, and the names of its columns. Of the side of a join (`side`), which has no
+    /// root that names them, the names stand in the relation as a hint.
+    fn program(&mut self, program: &Program, side: Option<&Lookup>) -> Result<(Bytes, Vec<String>)> {
+        let is_side = side.is_some();
+        let mut input = self.read(program, side.and_then(|side| side.given.as_deref()))?;
         for lookup in &program.lookups {
             input = self.join(lookup, input)?;
         }
@@ -99,7 +100,7 @@ impl Encoder {
     /// Encodes the join of the rows so far, which `left` gives, with the result of a lookup's program.
     fn join(&mut self, lookup: &Lookup, left: Bytes) -> Result<Bytes> {
         let row = std::mem::replace(&mut self.schema, lookup.table_schema.clone());
-        let (right, _) = self.program(&lookup.program, true)?;
+        let (right, _) = self.program(&lookup.program, Some(lookup))?;
         let result = lookup.program.result_schema(&self.schema)?;
         let behind = Arc::new(lookup.row_schema(&row, &result)?);
         self.schema = Arc::new(lookup::pair_schema(&row, &result));
@@ -132,7 +133,8 @@ impl Encoder {
         Ok(self.scalar_function(Function::And, arguments, Vec::new(), Some(DataType::Boolean)))
     }
 
-    fn read(&mut self, program: &Program) -> Result<Bytes> {
+    /// Encodes the table of a program, or the rows that are `given` in its place.
+    fn read(&mut self, program: &Program, given: Option<&GivenRows>) -> Result<Bytes> {
         let schema = self.schema.clone();
         let mut types = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
@@ -151,16 +153,23 @@ impl Encoder {
                 nullability: proto::REQUIRED,
             }),
         };
-        let table = proto::NamedTable {
+        let named = || proto::NamedTable {
             names: match program.table.is_public() {
                 true => vec![program.table.table().to_string()],
                 false => vec![program.table.schema().to_string(), program.table.table().to_string()],
             },
             advanced_extension: program.version.map(version_extension),
         };
+        let read_type = match given {
+            None => proto::ReadType::NamedTable(named()),
+            Some(rows) => {
+                let rows = given::write(rows, &schema, |literal| self.literal(literal))?;
+                proto::ReadType::VirtualTable(rows.encode_to_vec().into())
+            }
+        };
         Ok(relation(RelType::Read(proto::ReadRel {
             base_schema: Some(base_schema),
-            read_type: Some(proto::ReadType::NamedTable(table)),
+            read_type: Some(read_type),
             ..Default::default()
         })))
     }

@@ -11,7 +11,7 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::compose::{Budget, Slot, Stack, check_width, not_done};
 use farpool_model::{
-    CompareOp, Error, Expr, Facts, Lookup, LookupKey, LookupKind, Program, Result, limits, lookup,
+    CompareOp, Error, Expr, Facts, GivenRows, Lookup, LookupKey, LookupKind, Program, Result, limits, lookup,
 };
 use prost::Message;
 use std::collections::BTreeSet;
@@ -51,6 +51,8 @@ pub(super) struct Side {
     pub program: Program,
     /// Canonical schema of the table that the program scans.
     pub table_schema: SchemaRef,
+    /// The rows that it scans instead of a table.
+    pub given: Option<Arc<GivenRows>>,
     /// Schema of the program's result.
     pub result: SchemaRef,
 }
@@ -143,8 +145,8 @@ pub(super) fn add(
             }
             may_fail |= Facts::of(residual, &**pairs.schema())?.may_fail;
         }
-        let Side { program, table_schema, result } = side;
-        let lookup = Lookup { kind, program, table_schema, keys, residual, mark };
+        let Side { program, table_schema, given, result } = side;
+        let lookup = Lookup { kind, program, table_schema, given, keys, residual, mark };
         behind = Arc::new(lookup.row_schema(&row, &result)?);
         if !kind.adds_columns() {
             pair.truncate(left);

@@ -15,6 +15,7 @@ mod decode;
 mod encode;
 mod expressions;
 mod functions;
+mod given;
 mod joins;
 mod order;
 mod proto;

@@ -1,6 +1,7 @@
 //! Generates seeds (initial inputs) of plans, programs and messages for the fuzz corpora.
 
 use super::*;
+use arrow_schema::{Field, Schema, SchemaRef};
 
 pub fn programs() -> Vec<Program> {
     let schema = plan::table_schema();
@@ -90,6 +91,7 @@ fn joined_seeds() -> Vec<Vec<u8>> {
         kind,
         program,
         table_schema: schema.clone(),
+        given: None,
         keys: vec![LookupKey { row, result: 0 }],
         residual: None,
         mark: "m".to_string(),
@@ -110,11 +112,32 @@ fn joined_seeds() -> Vec<Vec<u8>> {
         version: Some(Version(2)),
         ..scan(&[4])
     };
+    let given = Lookup {
+        given: Some(Arc::new(given_rows())),
+        table_schema: given_schema(),
+        ..lookup(LookupKind::Left, Program { table: GivenRows::name().unwrap(), ..scan(&[]) }, 0)
+    };
+    let of_rows =
+        Output::Rows(vec![NamedExpr::column(&given_schema(), 0), NamedExpr::column(&given_schema(), 1)]);
+    let of_rows = Program { output: of_rows, ..given.program.clone() };
+    let given = Program { lookups: vec![Lookup { program: of_rows, ..given }], ..scan(&[0]) };
     let many = vec![lookup(LookupKind::Semi, scan(&[0]), 0); limits::LOOKUPS_MAX];
     let many = Program { lookups: many, ..scan(&[0]) };
-    let sound = kinds.into_iter().chain([nested, many]);
+    let sound = kinds.into_iter().chain([nested, many, given]);
     let sound = sound.map(|program| substrait::encode_program(&program, &schema).unwrap());
     sound.chain(hostile_joins()).collect()
+}
+
+/// Returns the schema of rows that go along with a plan: the first column is that of the table's first one.
+fn given_schema() -> SchemaRef {
+    let key = plan::table_schema().field(0).clone().with_nullable(true);
+    Arc::new(Schema::new(vec![key, Field::new("s", DataType::Utf8View, true)]))
+}
+
+fn given_rows() -> GivenRows {
+    let texts = ["a", "b", "a text of more than twelve bytes"].map(|text| Value::Text(text.into()));
+    GivenRows::new(&given_schema(), 3, vec![vec![Value::Int(1), Value::Int(7), Value::Null], texts.into()])
+        .unwrap()
 }
 
 /// Creates plans of joins only, by their bytes: nested on their right sides, and on both.

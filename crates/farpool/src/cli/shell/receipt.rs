@@ -3,7 +3,7 @@
 use crate::cli::size;
 use crate::cli::terminal::printable;
 use farpool::Receipt;
-use farpool::model::{Answer, OperatorAnswer};
+use farpool::model::{Answer, LookupReceipt, OperatorAnswer};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -39,6 +39,11 @@ pub fn text(receipt: &Receipt) -> String {
         let reason = reason.as_ref().map_or_else(String::new, |reason| format!(", because {reason}"));
         let line = format!("{:<9}{answer:<9}{detail}{reason}", operator.name());
         let _ = writeln!(text, "{}", printable(line.trim_end()));
+    }
+    for LookupReceipt { table, rows, bytes, elapsed_ns } in &receipt.lookups {
+        let (rows, bytes, time) = (size::count(*rows), size::bytes(*bytes), duration(*elapsed_ns));
+        let line = format!("held     {rows} rows of {table}, {bytes}, after {time}");
+        let _ = writeln!(text, "{}", printable(&line));
     }
     if text.is_empty() { "nothing was asked of a pool\n".to_string() } else { text }
 }

@@ -106,7 +106,8 @@ fn case(random: &mut impl FnMut() -> usize, depth: usize, budget: Budget) -> Opt
         let residual = (!is_in && random().is_multiple_of(3)).then_some(less);
         let program = side.program.prepared().effective.clone();
         let table_schema = side.program.table().schema.clone();
-        let lookup = Lookup { kind, program, table_schema, keys, residual, mark: "mark".to_string() };
+        let lookup =
+            Lookup { kind, program, table_schema, given: None, keys, residual, mark: "mark".to_string() };
         rows = joined(&rows, &side.rows, &lookup, of_side.len())?;
         if rows.len() > 20_000 {
             return None;
@@ -207,6 +208,7 @@ fn star(groups: i64, output: Output, limit: Option<u64>, order: Vec<SortKey>) ->
         kind: LookupKind::Inner,
         program: side.prepared().effective.clone(),
         table_schema: side.table().schema.clone(),
+        given: None,
         keys: vec![LookupKey { row: key, result: 0 }],
         residual: None,
         mark: String::new(),
@@ -295,6 +297,7 @@ fn strings_of_lookups_are_compared_and_grouped_whether_they_repeat_or_not() {
             kind: LookupKind::Left,
             program: side.prepared().effective.clone(),
             table_schema: side.table().schema.clone(),
+            given: None,
             keys: vec![LookupKey { row: 0, result: 0 }],
             residual: None,
             mark: String::new(),
@@ -347,6 +350,7 @@ fn keys_of_lookups_thin_out_the_scan() {
             kind,
             program: side.prepared().effective.clone(),
             table_schema: side.table().schema.clone(),
+            given: None,
             keys: vec![LookupKey { row: 0, result: 0 }],
             residual: None,
             mark: String::new(),
@@ -376,6 +380,7 @@ fn with_lookup(
         kind,
         program: side.prepared().effective.clone(),
         table_schema: side.table().schema.clone(),
+        given: None,
         keys: vec![LookupKey { row: key, result: 0 }],
         residual: None,
         mark: String::new(),
@@ -520,6 +525,7 @@ fn a_lookup_of_more_than_the_budget_is_refused_with_its_size() {
         kind: LookupKind::Inner,
         program: side.prepared().effective.clone(),
         table_schema: side.table().schema.clone(),
+        given: None,
         keys: vec![LookupKey { row: 0, result: 0 }],
         residual: None,
         mark: String::new(),

@@ -12,6 +12,7 @@ fn with_lookup() -> Program {
         kind: LookupKind::Semi,
         program: fake::scan(),
         table_schema: fake::schema(),
+        given: None,
         keys: vec![LookupKey { row: 0, result: 0 }],
         residual: None,
         mark: "mark".to_string(),

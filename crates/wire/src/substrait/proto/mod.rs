@@ -239,6 +239,22 @@ pub enum ReadType {
     IcebergTable(Bytes),
 }
 
+/// A table that stands in the plan: its rows, as encoded [`Row`]s of literals in older plans, otherwise of expressions.
+#[derive(Clone, PartialEq, Message)]
+pub struct VirtualTable {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub values: Vec<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub expressions: Vec<Bytes>,
+}
+
+/// Substrait's messages `Literal.Struct` and `Nested.Struct`: the encoded literals or expressions of a row.
+#[derive(Clone, PartialEq, Message)]
+pub struct Row {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub fields: Vec<Bytes>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct NamedTable {
     #[prost(string, repeated, tag = "1")]

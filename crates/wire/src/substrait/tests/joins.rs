@@ -2,7 +2,7 @@
 //! lookups as far as their meaning allows, and hostile ones cost little.
 
 use super::*;
-use farpool_model::{Lookup, LookupKey, LookupKind};
+use farpool_model::{GivenRows, Lookup, LookupKey, LookupKind};
 
 /// xorshift64* (Vigna, 2016).
 struct Random(u64);
@@ -58,13 +58,28 @@ fn integers(row: &Schema) -> Vec<usize> {
     columns.filter(|(_, field)| *field.data_type() == DataType::Int64).map(|(at, _)| at).collect()
 }
 
+/// Returns up to two rows of [`small_schema`] that go along with a program.
+fn any_rows(random: &mut Random) -> Arc<GivenRows> {
+    let rows = random.below(3);
+    let integer = |random: &mut Random| random.one_of(&[Value::Null, Value::Int(-1), Value::Int(1 << 40)]);
+    let text = |random: &mut Random| random.one_of(&[Value::Null, Value::Text("ä".into())]);
+    let integers = |random: &mut Random| (0..rows).map(|_| integer(random)).collect();
+    let columns = vec![integers(random), integers(random), (0..rows).map(|_| text(random)).collect()];
+    Arc::new(GivenRows::new(&small_schema(), rows, columns).unwrap())
+}
+
 /// Returns up to `most` lookups of rows of [`small_schema`], and the schema of the rows behind them.
 fn any_lookups(random: &mut Random, depth: usize, most: usize) -> (Vec<Lookup>, Schema) {
     let mut row = small_schema().as_ref().clone();
     let count = if depth == 0 { 0 } else { random.below(most + 1) };
     let mut lookups = Vec::new();
     for _ in 0..count {
-        let program = any_side(random, depth - 1);
+        let given = (random.below(4) == 0).then(|| any_rows(random));
+        let side = any_side(random, depth - 1);
+        let program = match given {
+            Some(_) => Program { table: GivenRows::name().unwrap(), version: None, ..side },
+            None => side,
+        };
         let side_row = program.joined_schema(&small_schema()).unwrap();
         let result = program.result_schema(&side_row).unwrap();
         let kind = random.one_of(&LookupKind::ALL);
@@ -83,7 +98,8 @@ fn any_lookups(random: &mut Random, depth: usize, most: usize) -> (Vec<Lookup>, 
             _ => Some(Expr::And(vec![less(random), Expr::Or(vec![less(random), less(random)])])),
         };
         let mark = if kind.adds_mark() { random.one_of(&["mark", "found"]) } else { "mark" }.to_string();
-        let lookup = Lookup { kind, program, table_schema: small_schema(), keys, residual, mark };
+        let table_schema = small_schema();
+        let lookup = Lookup { kind, program, table_schema, given, keys, residual, mark };
         row = lookup.row_schema(&row, &result).unwrap();
         lookups.push(lookup);
     }
@@ -133,7 +149,15 @@ fn scan_a() -> Program {
 fn lookup(kind: LookupKind) -> Lookup {
     let program = Program::scan(TableName::new("u").unwrap(), &small_schema(), &[0, 1]);
     let keys = vec![LookupKey { row: 1, result: 0 }];
-    Lookup { kind, program, table_schema: small_schema(), keys, residual: None, mark: "mark".into() }
+    Lookup {
+        kind,
+        program,
+        table_schema: small_schema(),
+        given: None,
+        keys,
+        residual: None,
+        mark: "mark".into(),
+    }
 }
 
 const FUNCTIONS: &[(&str, &str)] = &[("", "equal"), ("", "and"), ("", "lt"), ("", "divide"), ("", "strange")];
@@ -267,6 +291,66 @@ fn joins_that_no_lookup_does_say_why() {
     }
     decode(&plan(join(1, table(), table(), fails()), FUNCTIONS)).unwrap();
     decode(&plan(enhanced(6, "type.googleapis.com/farpool.Lookup", 1), FUNCTIONS)).unwrap();
+}
+
+/// Returns a scan of a table of values with the columns of [`small_schema`].
+fn values_of(table: &proto::VirtualTable) -> Bytes {
+    let types = [DataType::Int64, DataType::Int64, DataType::Utf8View];
+    let write = |data_type| types::write_type(&data_type, proto::NULLABLE).unwrap().encode_to_vec().into();
+    let r#struct = proto::Struct { types: types.map(write).into(), ..Default::default() };
+    let names = ["a", "b", "s"].map(String::from).into();
+    relation(RelType::Read(proto::ReadRel {
+        base_schema: Some(proto::NamedStruct { names, r#struct: Some(r#struct) }),
+        read_type: Some(proto::ReadType::VirtualTable(table.encode_to_vec().into())),
+        ..Default::default()
+    }))
+}
+
+#[test]
+fn the_right_side_of_a_join_may_be_a_table_of_values() {
+    let literal =
+        |value: Value, data_type| types::write_literal(&Literal::new(value, data_type).unwrap()).unwrap();
+    let row = |integer: Value, text: &str| {
+        [
+            (integer, DataType::Int64),
+            (Value::Null, DataType::Int64),
+            (Value::Text(text.into()), DataType::Utf8View),
+        ]
+        .map(|(value, data_type)| literal(value, data_type))
+    };
+    let plain = |row: &[proto::Literal]| -> Bytes {
+        let fields = row.iter().map(|literal| literal.encode_to_vec().into()).collect();
+        proto::Row { fields }.encode_to_vec().into()
+    };
+    let nested = |row: &[proto::Literal]| -> Bytes {
+        let expression = |l: &proto::Literal| {
+            proto::Expression { rex_type: Some(RexType::Literal(l.clone())) }.encode_to_vec().into()
+        };
+        proto::Row { fields: row.iter().map(expression).collect() }.encode_to_vec().into()
+    };
+    let (first, second) = (row(Value::Int(7), "x"), row(Value::Null, "y"));
+    let both = proto::VirtualTable { values: vec![plain(&first)], expressions: vec![nested(&second)] };
+    let program = decode(&plan(join(1, table(), values_of(&both), equal(0, 3)), FUNCTIONS)).unwrap();
+    let given = program.lookups[0].given.as_ref().expect("rows");
+    assert_eq!(given.columns()[0], [Value::Int(7), Value::Null]);
+    assert_eq!(given.columns()[2], [Value::Text("x".into()), Value::Text("y".into())]);
+    assert!(program.lookup_tables().unwrap().is_empty());
+
+    let scanned = decode(&plan(values_of(&both), FUNCTIONS)).unwrap_err();
+    assert!(scanned.message.contains("a scan of a table of values"), "{scanned}");
+    let computed = proto::Row { fields: vec![field(0), field(0), field(0)] }.encode_to_vec().into();
+    let many = vec![nested(&first); limits::GIVEN_VALUES_MAX / 3 + 1];
+    let swapped = [first[2].clone(), first[1].clone(), first[0].clone()];
+    for (expressions, what) in [
+        (vec![nested(&first[..2])], "a row of values has 2"),
+        (vec![nested(&swapped)], "has another type"),
+        (vec![computed], "values that are computed"),
+        (many, "a table of values in a plan may have"),
+    ] {
+        let values = proto::VirtualTable { values: Vec::new(), expressions };
+        let error = decode(&plan(join(1, table(), values_of(&values), equal(0, 3)), FUNCTIONS)).unwrap_err();
+        assert!(error.message.contains(what), "{what}: {error}");
+    }
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn anti(side: &BoundProgram) -> Lookup {
         kind: LookupKind::Anti,
         program: side.prepared().effective.clone(),
         table_schema: side.table().schema.clone(),
+        given: None,
         keys: vec![LookupKey { row: 0, result: 0 }],
         residual: None,
         mark: String::new(),
