@@ -157,7 +157,7 @@ impl Lookup {
     /// foreign key. Nothing is left then.
     fn only_matches(&self, probing: &mut Probing) -> Option<Vec<u32>> {
         let is_plain = self.kind.adds_columns() && self.residual.is_none() && self.table.index().is_unique();
-        if !is_plain || probing.row > 0 || probing.found.iter().any(|found| *found == NONE) {
+        if !is_plain || probing.row > 0 || probing.found.contains(&NONE) {
             return None;
         }
         probing.is_done = true;
