@@ -171,6 +171,21 @@ async fn rows_of_the_statement_go_along_with_the_program() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_that_are_joined_once_are_not_grouped_again() {
+    let pools = loaded().await;
+    let session = pools.session(Way::Embedded, true).await;
+    let of_colours = "(SELECT c, max(v) AS m FROM dim GROUP BY c) g";
+    for (key, again) in [("f.c", false), ("g.c", false), ("f.c, f.r", false), ("f.r", true)] {
+        let sql = format!(
+            "SELECT {key}, sum(f.id), max(m) FROM fact f JOIN {of_colours} ON f.c = g.c GROUP BY {key}"
+        );
+        let query = session.sql(sql.as_str()).await.expect("plans");
+        let shown = query.explain();
+        assert_eq!(shown.contains("AggregateExec"), again, "{sql}\n{shown}");
+    }
+}
+
 /// Rows that are appended together, and how often at most.
 const APPENDED_ROWS: u64 = 500;
 const APPENDS: u64 = 1000;
