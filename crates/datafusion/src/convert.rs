@@ -9,11 +9,12 @@
 use crate::prefix;
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;
+use datafusion::functions::datetime::date_part::DatePartFunc;
 use datafusion::functions::regex::regexplike::RegexpLikeFunc;
 use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
 use farpool_model::compose::{Allowance, Slot};
-use farpool_model::{CompareOp, Expr, Facts, Literal, Pattern, TableInfo, Value, schema};
+use farpool_model::{CompareOp, DatePart, Expr, Facts, Literal, Pattern, TableInfo, Value, schema};
 use farpool_sql::checked::{Operation, arithmetic_op};
 use farpool_sql::{checked, literal};
 
@@ -114,6 +115,9 @@ impl Scope<'_> {
             Logical::Like(like) => self.like(like, evaluated),
             Logical::ScalarFunction(call) if call.func.inner().is::<RegexpLikeFunc>() => {
                 self.regexp_like(call, evaluated)
+            }
+            Logical::ScalarFunction(call) if call.func.inner().is::<DatePartFunc>() => {
+                self.date_part(call, evaluated)
             }
             Logical::ScalarFunction(call) => match checked::operation(call) {
                 Some(operation) => self.checked_operation(expr, operation, &call.args, evaluated),
@@ -269,6 +273,16 @@ impl Scope<'_> {
             },
             _ => opaque("regexp_like of other than two or three arguments"),
         }
+    }
+
+    fn date_part(&self, call: &ScalarFunction, evaluated: Evaluated) -> Expr {
+        let [part, time] = &call.args[..] else { return opaque("date_part of other than two arguments") };
+        let Some(part) = constant_text(part).and_then(|name| DatePart::named(&name)) else {
+            return opaque("a part of a time that the pool does not know");
+        };
+        let extract = Expr::Extract(part, Box::new(self.any(time, evaluated)));
+        // The engine's function gives integers of 32 bits, which hold every part.
+        Expr::Cast(Box::new(extract), DataType::Int32)
     }
 
     fn case(&self, case: &Case) -> Expr {

@@ -4,6 +4,7 @@
 //! Invariant: the kernel only gets advice; the contents and behaviour of a vector do not change.
 
 use farpool_model::limits::PAGE_BYTES;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Reserves capacity for `more` values, as [`Vec::reserve`] does.
 pub fn reserve<T>(values: &mut Vec<T>, more: usize) {
@@ -22,6 +23,31 @@ pub fn zeros(count: usize) -> Vec<i64> {
     let values = vec![0; count];
     advise(&values);
     values
+}
+
+/// Creates `count` zeros that several threads may change. Pages take memory only once they are changed.
+pub fn shared_zeros(count: usize) -> Vec<AtomicU64> {
+    let zeros = vec![0_u64; count];
+    advise(&zeros);
+    shared(zeros)
+}
+
+/// Creates `count` small zeros as [`shared_zeros`] does.
+pub fn shared_small_zeros(count: usize) -> Vec<AtomicU32> {
+    let zeros = vec![0_u32; count];
+    advise(&zeros);
+    shared(zeros)
+}
+
+/// Converts integers `T` to the atomic integers `A` of the same type.
+#[expect(unsafe_code, reason = "zeroed pages of the kernel are taken as they are")]
+fn shared<T, A>(values: Vec<T>) -> Vec<A> {
+    const { assert!(size_of::<T>() == size_of::<A>() && align_of::<T>() == align_of::<A>()) };
+    let mut values = std::mem::ManuallyDrop::new(values);
+    let (start, length, capacity) = (values.as_mut_ptr(), values.len(), values.capacity());
+    // SAFETY: an atomic integer has the bits of its integer, and as checked above, its size and alignment. The allocation
+    // is that of a vector, which is not used or dropped any more.
+    unsafe { Vec::from_raw_parts(start.cast(), length, capacity) }
 }
 
 /// Creates `count` copies of `value`.
@@ -65,6 +91,9 @@ mod tests {
     fn large_vectors_hold_what_small_ones_do() {
         for count in [0, 1, 1000, 3 << 20] {
             assert_eq!(zeros(count), vec![0; count]);
+            let (shared, small) = (shared_zeros(count), shared_small_zeros(count));
+            assert!(shared.len() == count && shared.into_iter().all(|zero| zero.into_inner() == 0));
+            assert!(small.len() == count && small.into_iter().all(|zero| zero.into_inner() == 0));
             let mut values = filled(7_u32, count);
             assert_eq!(values, vec![7; count]);
             reserve(&mut values, count + 1);

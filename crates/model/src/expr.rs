@@ -7,7 +7,7 @@
 //! order of IEEE 754, as in Arrow's kernels, except that -0.0 equals 0.0, as in SQL.
 
 use crate::literal::quoted;
-use crate::{Facts, KeyFilter, KeySet, Literal, Pattern, Result, limits};
+use crate::{DatePart, Facts, KeyFilter, KeySet, Literal, Pattern, Result, limits};
 use arrow_schema::{DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -152,6 +152,9 @@ pub enum Expr {
     /// A cast of the value to another type, as by Arrow's cast kernel with `safe: false`: a value that does not fit is
     /// an error.
     Cast(Box<Expr>, DataType),
+    /// A part of a date, or of a timestamp without a time zone: SQL's EXTRACT, an integer of 64 bits. NULL also for
+    /// times beyond the calendar of Arrow's kernels, some 260,000 years from now.
+    Extract(DatePart, Box<Expr>),
     /// `CASE WHEN condition THEN value … ELSE otherwise END`; NULL if no condition is true and there is no ELSE.
     Case {
         /// Conditions and their values, at least one pair; all values have one type.
@@ -222,7 +225,8 @@ impl Expr {
             | Expr::InList(e, _)
             | Expr::InSet(e, _)
             | Expr::Negate(e)
-            | Expr::Cast(e, _) => vec![e],
+            | Expr::Cast(e, _)
+            | Expr::Extract(_, e) => vec![e],
             Expr::Like { value, .. } | Expr::Regex { value, .. } => vec![value],
             Expr::Case { branches, otherwise } => {
                 branches.iter().flat_map(|(when, then)| [when, then]).chain(otherwise.as_deref()).collect()
@@ -248,7 +252,8 @@ impl Expr {
             | Expr::InList(e, _)
             | Expr::InSet(e, _)
             | Expr::Negate(e)
-            | Expr::Cast(e, _) => e.renumber(new),
+            | Expr::Cast(e, _)
+            | Expr::Extract(_, e) => e.renumber(new),
             Expr::Like { value, .. } | Expr::Regex { value, .. } => value.renumber(new),
             Expr::Case { branches, otherwise } => {
                 for (when, then) in branches {
@@ -412,6 +417,7 @@ impl fmt::Display for Shown<'_> {
             Expr::Arithmetic(op, l, r) => write!(f, "({} {} {})", at(l), op.symbol(), at(r)),
             Expr::Negate(e) => write!(f, "(-{})", at(e)),
             Expr::Cast(e, to) => write!(f, "CAST({} AS {to})", at(e)),
+            Expr::Extract(part, e) => write!(f, "EXTRACT({} FROM {})", part.name(), at(e)),
             Expr::Case { branches, otherwise } => {
                 f.write_str("CASE")?;
                 for (when, then) in branches {

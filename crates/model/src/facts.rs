@@ -11,7 +11,9 @@
 
 mod ranges;
 
-use crate::{ArithmeticOp, ColumnStatistics, Error, Expr, Result, TableInfo, brief, limits, schema};
+use crate::{
+    ArithmeticOp, ColumnStatistics, DatePart, Error, Expr, Result, TableInfo, brief, limits, schema,
+};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema, SchemaRef};
 use ranges::Range;
 
@@ -192,12 +194,21 @@ fn type_of(expr: &Expr, schema: &Schema, children: &[&Facts]) -> Result<DataType
             }
             to.clone()
         }
+        (Expr::Extract(part, _), [t]) => extract_type(*part, t)?,
         (Expr::Case { branches, otherwise }, types) => {
             case_type(types, branches.len(), otherwise.is_some(), expr)?
         }
         (Expr::Opaque { reason, .. }, _) => return Err(Error::invalid(reason.clone())),
         _ => return Err(Error::internal("an expression and the facts of another one's parts")),
     })
+}
+
+fn extract_type(part: DatePart, from: &DataType) -> Result<DataType> {
+    match from {
+        DataType::Timestamp(_, None) => Ok(DataType::Int64),
+        DataType::Date32 if !part.is_of_time() => Ok(DataType::Int64),
+        _ => Err(Error::invalid(format!("a value of type {from} has no {}", part.name()))),
+    }
 }
 
 /// Returns the type of a CASE whose operands have `types`: a condition and a value per branch, then the ELSE value if

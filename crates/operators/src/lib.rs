@@ -30,6 +30,8 @@ mod topk;
 
 pub use aggregate::{ChosenWay, KeyForm, Way};
 pub use group::HashKey;
-pub use lookup::{BuildStep, Lookup, LookupBuild, LookupTable, Needs, Probing};
+pub use lookup::{
+    BuildStep, Completion, Lookup, LookupBuild, LookupTable, Needs, Origin, Probing, share_of_sample,
+};
 pub use pace::{Pace, Progress, Unpaced};
 pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

@@ -13,6 +13,7 @@ pub use process::Work;
 use crate::aggregate::{ChosenWay, FittedAggregation};
 use crate::group::HashKey;
 use crate::lanes::LaneBuffers;
+use crate::lookup::Completion;
 use crate::project::{Emit, Projection};
 use crate::select::Filter;
 use crate::topk::Threshold;
@@ -182,6 +183,14 @@ impl Plan {
             None => Filter::new(conditions, table_schema)?,
         };
         Ok(Plan { filter: Some(Arc::new(filter)), compiled: self.compiled.clone() })
+    }
+
+    /// Returns this plan, whose groups have some keys of those of `whole`, with its groups completed to theirs by
+    /// `completion`; `None` if one of the two does not aggregate. It must not be limited by [`State::set_room`].
+    pub fn completed(&self, whole: &Plan, completion: Arc<Completion>) -> Option<Plan> {
+        let schema = completion.schema().clone();
+        let output = self.compiled.output.completed(&whole.compiled.output, completion)?;
+        Some(Plan { filter: self.filter.clone(), compiled: Arc::new(CompiledPlan { schema, output }) })
     }
 
     /// Returns this plan without its filter, for rows that were filtered before.

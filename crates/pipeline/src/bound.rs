@@ -137,7 +137,8 @@ impl BoundProgram {
         // Lookups come behind the scan, which is the first answer.
         drop(prepared.answers.splice(1..1, lookups));
         let of_sides: usize = sides.iter().map(|side| side.bytes).sum();
-        let bytes = FORMS * prepared.effective.check_size()?
+        // Grouped by fewer keys, it is compiled twice.
+        let bytes = (FORMS + 1) * prepared.effective.check_size()?
             + of_sides
             + FORMS * lookup_bytes(&prepared.effective)?
             + row.bytes();

@@ -11,6 +11,8 @@
 //! A lookup that only keeps or drops rows by one join key is a condition on the scanned table, if the keys are a small
 //! set. If all lookups of a program are, there is one stage: the program without lookups, with these conditions.
 
+mod regrouped;
+
 use crate::bound::BoundProgram;
 use crate::budget::Budget;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -20,6 +22,7 @@ use farpool_model::{
     Result, Value, cast, limits, schema,
 };
 use farpool_operators::{Lookup as Compiled, LookupTable, Needs, Plan};
+use regrouped::Regrouped;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -61,6 +64,8 @@ pub(crate) struct Joined {
     pub upper: Plan,
     /// For each column of these rows, how the upper stage reads it.
     pub forms: Vec<ColumnForm>,
+    /// The upper stage with fewer group keys, if some of them follow from others.
+    pub regrouped: Option<Regrouped>,
     /// The program without its lookups, if all of them may turn out to be conditions on the scanned table.
     pub direct: Option<Program>,
 }
@@ -215,6 +220,8 @@ impl Joined {
         };
         let scan_schema = scan.result_schema(&table.schema)?;
         let forms = forms(&upper, &narrow.schema);
+        let added = added(&lookups, &sides, needed.len());
+        let regrouped = Regrouped::of(&upper, &narrow, &lookups, added, budget)?;
         let upper = narrow.compile(&upper, budget)?;
         let row_statistics = row.statistics.clone();
         let joined = Joined {
@@ -227,6 +234,7 @@ impl Joined {
             row_statistics,
             upper,
             forms,
+            regrouped,
             direct: None,
         };
         let is_condition = |(place, lookup): (usize, &Lookup)| {
@@ -237,12 +245,21 @@ impl Joined {
         Ok(Joined { direct, ..joined })
     }
 
-    /// Returns the lookup at `place` over the rows `row` before it, in `table`.
+    /// Returns the lookup at `place` over the rows `row` before it, in `table`; for the upper stage with fewer group keys if
+    /// `is_regrouped`.
     ///
     /// # Errors
     /// Errors of [`Compiled::new`].
-    pub fn compile_lookup(&self, place: usize, row: &Schema, table: Arc<LookupTable>) -> Result<Compiled> {
-        Compiled::new(&self.lookups[place], row, table, |column| self.reads[place].contains(&column))
+    pub fn compile_lookup(
+        &self,
+        place: usize,
+        row: &Schema,
+        table: Arc<LookupTable>,
+        is_regrouped: bool,
+    ) -> Result<Compiled> {
+        let regrouped = self.regrouped.as_ref().filter(|_| is_regrouped);
+        let reads = regrouped.map_or(&self.reads, |regrouped| &regrouped.reads);
+        Compiled::new(&self.lookups[place], row, table, |column| reads[place].contains(&column))
     }
 
     /// Returns what the lookup at `place` needs to know of the looked-up result, which has `rows` rows. A condition is
@@ -293,13 +310,8 @@ impl Joined {
 
     /// Returns whether some column of the looked-up result is read behind the lookup at `place`.
     fn reads_result(&self, place: usize) -> bool {
-        let added = |(lookup, side): (&Lookup, &Arc<BoundProgram>)| {
-            let columns = if lookup.kind.adds_columns() { side.prepared().schema.fields().len() } else { 0 };
-            columns + usize::from(lookup.kind.adds_mark())
-        };
-        let before = self.lookups.iter().zip(&self.sides).take(place).map(added).sum::<usize>();
-        let first = self.scan_schema.fields().len() + before;
-        let columns = first..first + added((&self.lookups[place], &self.sides[place]));
+        let (first, count) = added(&self.lookups, &self.sides, self.scan_schema.fields().len())[place];
+        let columns = first..first + count;
         self.reads[place].range(columns).next().is_some()
     }
 
@@ -397,6 +409,18 @@ fn forms(upper: &Program, row: &Schema) -> Vec<ColumnForm> {
         false => ColumnForm::Unread,
     };
     row.fields().iter().enumerate().map(form).collect()
+}
+
+/// Returns for each lookup the columns that it adds behind the first `width` ones: the first one, and how many.
+fn added(lookups: &[Lookup], sides: &[Arc<BoundProgram>], width: usize) -> Vec<(usize, usize)> {
+    let mut first = width;
+    let of_lookup = |(lookup, side): (&Lookup, &Arc<BoundProgram>)| {
+        let columns = if lookup.kind.adds_columns() { side.prepared().schema.fields().len() } else { 0 };
+        let count = columns + usize::from(lookup.kind.adds_mark());
+        first += count;
+        (first - count, count)
+    };
+    lookups.iter().zip(sides).map(of_lookup).collect()
 }
 
 /// Returns for each lookup the columns of its rows that later lookups or the upper stage read.

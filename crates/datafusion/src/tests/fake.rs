@@ -481,6 +481,11 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
         }
         Expr::Negate(e) => Logical::Negative(Box::new(to(e))),
         Expr::Cast(e, data_type) => cast(to(e), data_type.clone()),
+        // The engine's function gives integers of 32 bits.
+        Expr::Extract(part, e) => cast(
+            datafusion::functions::datetime::expr_fn::date_part(lit(part.name()), to(e)),
+            arrow_schema::DataType::Int64,
+        ),
         Expr::Case { branches, otherwise } => {
             let mut builder = when(to(&branches[0].0), to(&branches[0].1));
             for (condition, value) in &branches[1..] {

@@ -72,6 +72,20 @@ async fn what_the_bounds_of_columns_keep_from_failing_goes() {
 }
 
 #[tokio::test]
+async fn parts_of_times_go_along() {
+    let pool = filled(Fake::default()).await;
+    let sql = "SELECT extract(year FROM day), date_part('week', ts), count(*) FROM t \
+               WHERE extract(quarter FROM ts) = 3 GROUP BY 1, 2";
+    let ran = programs(&pool, sql).await;
+    for part in ["EXTRACT(year FROM day)", "EXTRACT(week FROM ts)", "EXTRACT(quarter FROM ts) AS Int32) = 3"]
+    {
+        assert!(ran.len() == 1 && ran[0].contains(part) && ran[0].contains("count"), "{ran:?}");
+    }
+    // The fraction of a second is not among the parts that the pool knows.
+    check(&pool, "SELECT date_part('millisecond', ts) FROM t", &["table=t, rows=[ts]"]).await;
+}
+
+#[tokio::test]
 async fn beginnings_of_strings_become_patterns() {
     let pool = filled(Fake::default()).await;
     check(

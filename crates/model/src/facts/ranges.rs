@@ -1,16 +1,18 @@
 //! Ranges of integer values, computed in 128 bits, and the operations that may fail for values in these ranges.
 
 use super::Facts;
+use crate::date_part::units_per_day;
 use crate::literal::integer_range;
-use crate::{ArithmeticOp, Expr, Value, schema};
-use arrow_schema::{DECIMAL128_MAX_SCALE, DataType, TimeUnit};
+use crate::{ArithmeticOp, DatePart, Expr, Value, schema};
+use arrow_schema::{DECIMAL128_MAX_SCALE, DataType};
 
 /// The minimum and maximum of a set of integers.
 pub(super) type Range = (i128, i128);
 
 /// Days before and after 1970 that calendar code can always represent: some 260,000 years.
-const CALENDAR_DAYS: i128 = 95_000_000;
-const SECONDS_PER_DAY: i128 = 86_400;
+const CALENDAR_DAYS: i128 = DatePart::DAYS_MAX as i128;
+/// Years before and after 1970 that calendar code represents at most; others are NULL.
+const CALENDAR_YEARS: i64 = 262_144;
 
 /// Returns whether the root of `expr` may fail for values for which its children do not.
 pub(super) fn node_may_fail(expr: &Expr, data_type: &DataType, children: &[&Facts]) -> bool {
@@ -94,15 +96,15 @@ fn cast_may_fail(from: &Facts, to: &DataType) -> bool {
         _ => from.range.is_none_or(|range| match (source, to) {
             (Date32, to) if to.is_integer() => outside(Some(range), to),
             (Date32, Utf8View) => range.0 < -CALENDAR_DAYS || range.1 > CALENDAR_DAYS,
-            (Date32, Timestamp(unit, None)) => outside(times(range, units_per_day(*unit)), to),
+            (Date32, Timestamp(unit, None)) => outside(times(range, units_per_day(*unit).into()), to),
             (Timestamp(unit, None), Date32 | Utf8View) => {
-                let most = CALENDAR_DAYS * units_per_day(*unit);
+                let most = CALENDAR_DAYS * i128::from(units_per_day(*unit));
                 range.0 < -most || range.1 > most
             }
             (Timestamp(_, None), Timestamp(_, Some(_))) => true,
             (Timestamp(old, _), Timestamp(new, _)) => {
                 let factor = units_per_day(*new) / units_per_day(*old);
-                outside(times(range, factor.max(1)), to)
+                outside(times(range, factor.max(1).into()), to)
             }
             (_, Decimal128(..)) if *source != Date32 => outside(rescaled(range, source, to, true), to),
             (source, to) if is_number || (matches!(source, Timestamp(..)) && to.is_integer()) => {
@@ -151,6 +153,7 @@ pub(super) fn range_of(expr: &Expr, data_type: &DataType, children: &[&Facts]) -
             let rounds = !data_type.is_integer();
             within(value.range.and_then(|range| rescaled(range, &value.data_type, data_type, rounds)))
         }
+        (Expr::Extract(part, _), [value]) => extract_range(*part, value)?,
         (Expr::Case { .. }, [_, values @ ..]) => {
             // The children alternate between conditions and values, and the last is a value.
             let values = values.iter().step_by(2).chain(values.last()).filter(|v| v.data_type == *data_type);
@@ -159,6 +162,19 @@ pub(super) fn range_of(expr: &Expr, data_type: &DataType, children: &[&Facts]) -
         }
         _ => all,
     })
+}
+
+/// Returns the range of a part of times; values that are NULL because the calendar ends before them do not count.
+fn extract_range(part: DatePart, times: &Facts) -> Option<Range> {
+    let units_per_day = DatePart::units_per_day(&times.data_type)?;
+    let known = times.range.and_then(|(first, last)| Some((first.try_into().ok()?, last.try_into().ok()?)));
+    let range = match known {
+        Some(times) if DatePart::are_of_calendar(times, units_per_day) => part.range(times, units_per_day),
+        _ if matches!(part, DatePart::Year | DatePart::IsoYear) => (-CALENDAR_YEARS, CALENDAR_YEARS),
+        // The other parts have the same range over all times.
+        _ => part.range((0, 0), 1),
+    };
+    Some((range.0.into(), range.1.into()))
 }
 
 fn is_exact(data_type: &DataType) -> bool {
@@ -218,14 +234,4 @@ fn scale(data_type: &DataType) -> i16 {
 
 fn ten_to(digits: i16) -> Option<i128> {
     10_i128.checked_pow(u32::try_from(digits).ok()?)
-}
-
-fn units_per_day(unit: TimeUnit) -> i128 {
-    SECONDS_PER_DAY
-        * match unit {
-            TimeUnit::Second => 1,
-            TimeUnit::Millisecond => 1_000,
-            TimeUnit::Microsecond => 1_000_000,
-            TimeUnit::Nanosecond => 1_000_000_000,
-        }
 }

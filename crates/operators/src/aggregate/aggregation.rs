@@ -183,12 +183,19 @@ impl Aggregation {
 
     /// Returns whether the accumulator is a row count that is only compared with 0, and is known to be greater than 0
     /// for every group because the rows are those of `groups`.
-    pub(super) fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
+    /// `intervals` are those of the lanes over these rows.
+    pub(super) fn is_present(
+        &self,
+        accumulator: usize,
+        groups: &[&RowGroup],
+        intervals: &[Option<(i64, i64)>],
+    ) -> bool {
         let counts = |r: &AggregateResult| r.count_shown() == Some(accumulator);
         let Accumulator { kind, argument, condition } = self.accumulators[accumulator];
         let never_null = |argument: usize| {
             let Argument { compiled, lane } = &self.arguments[argument];
-            (lane.is_some() || compiled.as_column().is_some())
+            // A lane without an interval may be NULL where its columns are not: a part of a time beyond the calendar.
+            (lane.is_some_and(|lane| intervals[lane].is_some()) || compiled.as_column().is_some())
                 && compiled.columns().iter().all(|c| groups.iter().all(|g| g.chunks[*c].null_count() == 0))
         };
         kind == Kind::Count

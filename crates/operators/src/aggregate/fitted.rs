@@ -88,7 +88,9 @@ impl FittedAggregation {
         if fitted.aggregation.paths.fused {
             let aggregation = &mut fitted.aggregation;
             let accumulators = 0..aggregation.accumulators.len();
-            aggregation.present = accumulators.map(|a| aggregation.is_present(a, groups)).collect();
+            let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
+            let is_present = |a| aggregation.is_present(a, groups, &intervals);
+            aggregation.present = accumulators.map(is_present).collect();
             fitted.whole = Whole::fit(aggregation, groups, bytes_max);
             if fitted.whole.is_err() {
                 aggregation.packing = packing::of(aggregation, groups)?.map(Arc::new);

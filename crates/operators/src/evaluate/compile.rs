@@ -7,7 +7,8 @@ use super::{kernels, scalar};
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_schema::DataType;
 use farpool_model::{
-    ArithmeticOp, Columns, CompareOp, Error, Expr, Facts, KeyFilter, LikePieces, Pattern, Result, limits,
+    ArithmeticOp, Columns, CompareOp, DatePart, Error, Expr, Facts, KeyFilter, LikePieces, Pattern, Result,
+    limits,
 };
 use std::collections::BTreeSet;
 
@@ -38,6 +39,7 @@ pub(super) enum Node {
     Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>, Overflow),
     Negate(Box<Compiled>, Overflow),
     Cast(Box<Compiled>),
+    Extract(DatePart, Box<Compiled>),
     Case {
         branches: Vec<(Compiled, Compiled)>,
         otherwise: Option<Box<Compiled>>,
@@ -182,6 +184,7 @@ fn node_of_one(expr: &Expr, value: Box<Compiled>, overflow: Overflow) -> Result<
         Expr::Not(_) => Node::Not(value),
         Expr::IsNull(_) => Node::IsNull(value),
         Expr::Negate(_) => Node::Negate(value, overflow),
+        Expr::Extract(part, _) => Node::Extract(*part, value),
         Expr::InList(_, list) => Node::InList(value, Members::new(list)),
         Expr::InSet(_, set) => Node::InList(value, Members::of_set(set)),
         Expr::Like { pattern, case_insensitive, .. } => match LikePieces::of(pattern) {

@@ -4,9 +4,9 @@
 use super::compile::{Compiled, Node, Overflow};
 use super::frame::{Evaluated, Frame};
 use crate::failure;
-use arrow_arith::{boolean, numeric};
+use arrow_arith::{boolean, numeric, temporal};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::types::{Float32Type, Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use arrow_cast::{CastOptions, cast_with_options};
@@ -15,7 +15,7 @@ use arrow_schema::{ArrowError, DataType};
 use arrow_select::filter::prep_null_mask_filter;
 use arrow_select::interleave::interleave;
 use arrow_select::zip::zip;
-use farpool_model::{ArithmeticOp, CompareOp, KeyFilter, Result};
+use farpool_model::{ArithmeticOp, CompareOp, DatePart, Error, KeyFilter, Result};
 use farpool_statistics::keys;
 use std::sync::Arc;
 
@@ -85,6 +85,11 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
                 cast_with_options(e.inner(), compiled.data_type(), &options).map_err(failure::of_data)?;
             Ok(Evaluated::like(&[&e], result))
         }
+        Node::Extract(part, e) => {
+            let e = e.evaluate(frame)?;
+            let result = extract(*part, e.inner())?;
+            Ok(Evaluated::like(&[&e], result))
+        }
         Node::Case { branches, otherwise } => {
             let fallible = branches.iter().any(|(when, then)| when.is_fallible() || then.is_fallible())
                 || otherwise.as_ref().is_some_and(|e| e.is_fallible());
@@ -103,6 +108,45 @@ fn may_have(filter: &KeyFilter, values: &[ArrayRef]) -> Result<ArrayRef> {
         .iter()
         .fold(None, |all, array| NullBuffer::union(all.as_ref(), array.logical_nulls().as_ref()));
     Ok(Arc::new(BooleanArray::new(hits, nulls)))
+}
+
+/// Returns a part of each time; NULL for times beyond the calendar.
+fn extract(part: DatePart, times: &ArrayRef) -> Result<ArrayRef> {
+    let wrong = || Error::internal("a part of other values than times");
+    let units_per_day = DatePart::units_per_day(times.data_type()).ok_or_else(wrong)?;
+    let counts: ArrayRef = match times.data_type() {
+        DataType::Date32 => cast(&cast(times, &DataType::Int32)?, &DataType::Int64)?,
+        _ => cast(times, &DataType::Int64)?,
+    };
+    let counts = counts.as_primitive::<Int64Type>();
+    // The values of NULLs count here, too, because the loop below computes with them.
+    let range = counts
+        .values()
+        .iter()
+        .fold((i64::MAX, i64::MIN), |(least, greatest), count| (least.min(*count), greatest.max(*count)));
+    if DatePart::are_of_calendar(range, units_per_day) {
+        return Ok(Arc::new(counts.unary::<_, Int64Type>(|count| part.of(count, units_per_day))));
+    }
+    let part = match part {
+        DatePart::Year => temporal::DatePart::Year,
+        DatePart::IsoYear => temporal::DatePart::YearISO,
+        DatePart::Quarter => temporal::DatePart::Quarter,
+        DatePart::Month => temporal::DatePart::Month,
+        DatePart::Week => temporal::DatePart::Week,
+        DatePart::Day => temporal::DatePart::Day,
+        DatePart::DayOfYear => temporal::DatePart::DayOfYear,
+        DatePart::DayOfWeek => temporal::DatePart::DayOfWeekSunday0,
+        DatePart::IsoDayOfWeek => temporal::DatePart::DayOfWeekMonday1,
+        DatePart::Hour => temporal::DatePart::Hour,
+        DatePart::Minute => temporal::DatePart::Minute,
+        DatePart::Second => temporal::DatePart::Second,
+    };
+    cast(&temporal::date_part(times, part).map_err(failure::of_kernel)?, &DataType::Int64)
+}
+
+/// Casts values to a type that has all of them.
+fn cast(values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    arrow_cast::cast(values, to).map_err(failure::of_kernel)
 }
 
 /// Applies `is_match` to each string that is not NULL.

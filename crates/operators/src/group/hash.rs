@@ -5,6 +5,16 @@
 //! secret key is an argument, like everything random, because the order in which groups are returned depends on it, and
 //! a simulation must repeat an execution from its seed.
 
+use super::values::lanes_of_array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ByteViewType, Decimal128Type};
+use arrow_array::{Array, ArrayRef, GenericByteViewArray};
+use arrow_schema::DataType;
+use farpool_model::Result;
+
+/// Maximum length of a string that a view has in itself, as Arrow defines it.
+pub(crate) const INLINE_BYTES: u32 = 12;
+
 /// Secret key of the hash function. All hash tables of one execution must have the same key, because the groups of
 /// different workers are merged by their hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +48,46 @@ impl HashKey {
     /// in all tables with this secret key.
     pub(super) fn of_row(self, row: &[i64]) -> u64 {
         row.iter().fold(0, |hash, word| self.fold(hash ^ word.cast_unsigned()))
+    }
+
+    /// Adds the values of a column to the hashes of its rows. That of a row which is NULL is unspecified.
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
+    pub(crate) fn add_values(self, column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
+        match column.data_type() {
+            DataType::Utf8View => self.add_texts(column.as_string_view(), hashes),
+            DataType::BinaryView => self.add_texts(column.as_binary_view(), hashes),
+            DataType::Decimal128(..) => {
+                let values = column.as_primitive::<Decimal128Type>().values();
+                for (hash, value) in hashes.iter_mut().zip(values) {
+                    *hash = self.fold(self.fold(*hash ^ *value as u64) ^ (*value >> 64) as u64);
+                }
+            }
+            _ => {
+                let lanes = lanes_of_array(column)?;
+                hashes.iter_mut().zip(&*lanes).for_each(|(hash, lane)| {
+                    *hash = self.fold(*hash ^ lane.cast_unsigned());
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn add_texts<T: ByteViewType>(self, texts: &GenericByteViewArray<T>, hashes: &mut [u64]) {
+        for (row, (hash, view)) in hashes.iter_mut().zip(texts.views()).enumerate() {
+            // The length, and the first four bytes.
+            *hash = self.fold(*hash ^ *view as u64);
+            if *view as u32 <= INLINE_BYTES {
+                // The view has the other bytes, too, and zeros behind them.
+                *hash = self.fold(*hash ^ (*view >> 64) as u64);
+            } else if texts.is_valid(row) {
+                let (words, rest) = AsRef::<[u8]>::as_ref(texts.value(row)).as_chunks();
+                let fold = |hash, word: &[u8; 8]| self.fold(hash ^ u64::from_le_bytes(*word));
+                *hash = words.iter().fold(*hash, fold);
+                *hash = self.fold(*hash ^ rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+            }
+        }
     }
 
     /// Returns the folded product, as in wyhash: the XOR of the two halves of a 128-bit product.

@@ -1,12 +1,9 @@
 //! Hash table of groups for 64-bit group keys, with open addressing ([`super::slots`]).
 
 use super::hash::HashKey;
-use super::slots::{NONE, Slots};
+use super::slots::Slots;
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
-
-/// Number of group keys that are looked up together. Reason: with their ids they fit the L1 cache.
-const KEYS_AT_ONCE: usize = 1024;
 
 /// Maps 64-bit group keys to group ids.
 pub(crate) struct IntTable {
@@ -50,30 +47,6 @@ impl IntTable {
         for (id, key) in ids[first..].iter_mut().zip(keys) {
             if self.keys.get(*id as usize) != Some(key) {
                 *id = self.insert(*key);
-            }
-        }
-    }
-
-    /// Appends the id of each group key's group to `ids`, or `u32::MAX` if there is no such group.
-    pub(crate) fn find(&self, keys: &[i64], ids: &mut Vec<u32>) {
-        let Some(last) = self.keys.len().checked_sub(1) else {
-            return ids.extend(std::iter::repeat_n(NONE, keys.len()));
-        };
-        let mut known = [0; KEYS_AT_ONCE];
-        for keys in keys.chunks(KEYS_AT_ONCE) {
-            let first = ids.len();
-            self.slots.first_looks(keys.iter().map(|key| self.hash_key.of_int(*key)), ids);
-            // The keys are read before the first one is compared, so that the CPU overlaps their cache misses: a
-            // comparison whose outcome is mispredicted would wait for its own.
-            for (known, id) in known.iter_mut().zip(&ids[first..]) {
-                *known = self.keys[last.min(*id as usize)];
-            }
-            for ((id, key), known) in ids[first..].iter_mut().zip(keys).zip(&known) {
-                // A free home slot means that there is no such group.
-                if *id != NONE && known != key {
-                    let is_it = |group| self.keys[group as usize] == *key;
-                    *id = self.slots.find(self.hash_key.of_int(*key), is_it);
-                }
             }
         }
     }

@@ -23,12 +23,12 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use farpool_model::{Error, Result};
 use packed::PackedTable;
+use row_table::RowTable;
 use std::sync::Arc;
 
 pub use hash::HashKey;
-pub(crate) use ints::IntTable;
+pub(crate) use hash::INLINE_BYTES;
 pub(crate) use packed::{KeyBounds, Packing};
-pub(crate) use row_table::RowTable;
 pub(crate) use rows::Rows;
 pub(crate) use text_codes::{TextCodes, text_bytes};
 pub(crate) use values::{KeyValues, lanes_of_array};

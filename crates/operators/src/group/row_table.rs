@@ -130,22 +130,6 @@ impl RowTable {
         }
     }
 
-    /// Appends the group id of each row to `ids`, or `u32::MAX` if there is no such group.
-    pub(crate) fn find(&self, rows: &Rows, ids: &mut Vec<u32>) {
-        for (piece, hashes) in rows.hashes().chunks(ROWS_AT_A_TIME).enumerate() {
-            let first = ids.len();
-            self.slots.first_looks(hashes.iter().copied(), ids);
-            self.touch(&ids[first..]);
-            for (index, hash) in hashes.iter().enumerate() {
-                let row = rows.row(piece * ROWS_AT_A_TIME + index);
-                let id = &mut ids[first + index];
-                if *id == NONE || !equal(self.row(*id), row) {
-                    *id = self.slots.find(*hash, |group| self.row(group) == row);
-                }
-            }
-        }
-    }
-
     /// Returns the hash of a group.
     pub(super) fn hash(&self, group: u32) -> u64 {
         self.groups[group as usize].hash

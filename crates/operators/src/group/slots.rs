@@ -143,21 +143,6 @@ impl<S: Slot> Slots<S> {
         }
     }
 
-    /// Returns the group whose group key has `hash` and for which `is_it` returns true; [`NONE`] if there is none.
-    #[inline]
-    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
-        let mask = self.slots.len() - 1;
-        let mut index = hash as usize & mask;
-        loop {
-            let slot = self.slots[index];
-            match slot.group() {
-                NONE => return NONE,
-                group if slot.may_have(hash) && is_it(group) => return group,
-                _ => index = (index + 1) & mask,
-            }
-        }
-    }
-
     /// Doubles the number of slots if more than half of them are taken. `hashes` must have the hash of every group.
     #[inline]
     pub(super) fn make_room(&mut self, hashes: impl ExactSizeIterator<Item = u64>) {

@@ -4,6 +4,7 @@
 use super::build::{LaneId, LaneOp, Lanes};
 use super::kernels::{Map, Zip};
 use farpool_columns::{Integers, Level, RowGroup};
+use farpool_model::DatePart;
 
 /// Rows of a row group for which lanes are evaluated.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +116,10 @@ impl<'a> BoundLanes<'a> {
             LaneOp::Negate(e) => {
                 self.node(e, rows, buffers);
                 map(&buffers.values[e], &mut out, |v| -v);
+            }
+            LaneOp::Extract(part, units_per_day, e) => {
+                self.node(e, rows, buffers);
+                extract(part, units_per_day, &buffers.values[e], &mut out);
             }
             LaneOp::Add(l, r) => self.add(l, r, rows, buffers, &mut out),
             LaneOp::Subtract(l, r) => self.subtract(l, r, rows, buffers, &mut out),
@@ -271,6 +276,11 @@ fn interval(
             corners.iter().fold((corners[0], corners[0]), |(lo, hi), c| (lo.min(*c), hi.max(*c)))
         }
         LaneOp::Negate(e) => of(e).map(|e| (-e.1, -e.0))?,
+        LaneOp::Extract(part, units_per_day, e) => {
+            // Times beyond the calendar are NULL, which lanes cannot tell.
+            let times = nodes(e).filter(|times| DatePart::are_of_calendar(*times, units_per_day))?;
+            wide(part.range(times, units_per_day))
+        }
     };
     if min < range.0 || max > range.1 {
         return None;
@@ -284,6 +294,20 @@ fn load(integers: &Integers<'_>, rows: RowSet<'_>, out: &mut Vec<i64>) {
         RowSet::Range(start, end) => integers.unpack(start..end, out),
         RowSet::Rows(rows) => integers.gather(rows, out),
     }
+}
+
+/// Replaces `out` by a part of each time. The part and the unit are constants in each loop, so that it is vector code
+/// for dates.
+fn extract(part: DatePart, units_per_day: i64, times: &[i64], out: &mut Vec<i64>) {
+    macro_rules! extracted {
+        ($($part:ident)*) => {
+            match (part, units_per_day) {
+                $((DatePart::$part, 1) => map(times, out, |time| DatePart::$part.of(time, 1)),
+                (DatePart::$part, _) => map(times, out, |time| DatePart::$part.of(time, units_per_day)),)*
+            }
+        };
+    }
+    extracted!(Year IsoYear Quarter Month Week Day DayOfYear DayOfWeek IsoDayOfWeek Hour Minute Second);
 }
 
 /// Replaces `out` by `f` of each value.

@@ -3,7 +3,7 @@
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
-use farpool_model::{ArithmeticOp, Expr, limits, schema};
+use farpool_model::{ArithmeticOp, DatePart, Expr, limits, schema};
 use std::collections::HashMap;
 
 /// Index of a node. Operands have smaller indices than the operations that use them.
@@ -31,6 +31,8 @@ pub(super) enum LaneOp {
     Subtract(LaneId, LaneId),
     Multiply(LaneId, LaneId),
     Negate(LaneId),
+    /// A part of a time that counts this many units per day.
+    Extract(DatePart, i64, LaneId),
 }
 
 const ANY: (i128, i128) = (i128::MIN, i128::MAX);
@@ -49,6 +51,11 @@ impl Lanes {
             Expr::Negate(e) => {
                 let inner = self.add(e, schema)?;
                 self.node(LaneOp::Negate(inner), integer_range(&data_type)?)
+            }
+            Expr::Extract(part, e) => {
+                let units_per_day = DatePart::units_per_day(&e.data_type(schema).ok()?)?;
+                let inner = self.add(e, schema)?;
+                self.node(LaneOp::Extract(*part, units_per_day, inner), ANY)
             }
             Expr::Arithmetic(op, l, r) => self.arithmetic(*op, l, r, &data_type, schema),
             Expr::Cast(e, to) => {

@@ -1,7 +1,9 @@
 //! The build side of a lookup: its rows, and the index by their join keys.
 
 use super::column::ColumnCopy;
+use super::hashed::HashedBuild;
 use super::index::{Index, KeyRanges, Scratch};
+use super::part::{Claim, Part};
 use crate::failure;
 use crate::group::{HashKey, lanes_of_array};
 use crate::pace::{Pace, Unpaced};
@@ -45,11 +47,12 @@ pub enum Needs {
 /// Rows by their join keys, for [`super::Lookup`]; immutable.
 pub struct LookupTable {
     rows: usize,
-    /// The index; empty if the test of keys is all that is needed.
-    index: Index,
-    is_exact: bool,
+    /// The index; `None` if the test of keys is all that is needed.
+    index: Option<Index>,
     schema: SchemaRef,
     columns: Vec<ArrayRef>,
+    /// Positions of the join keys among the columns.
+    keys: Vec<usize>,
     /// Whether some row of the build side has a NULL in a join key. Such rows are not in the table.
     has_null_keys: bool,
     key_test: Option<KeyTest>,
@@ -78,7 +81,9 @@ pub struct LookupBuild {
     /// Whether the test of keys is all that is needed; set when that is known.
     is_exact: OnceLock<bool>,
     /// One task for the test of keys, one for the index, and one for each column.
-    tasks: Vec<Mutex<Task>>,
+    tasks: Vec<Part<Task>>,
+    /// The hash table that is the index, if one is; set before the rows are.
+    hashed: OnceLock<HashedBuild>,
     /// Bytes of the index, and those of a set of join keys beyond what a set may always have.
     index_bytes: AtomicUsize,
     set_bytes: AtomicUsize,
@@ -117,6 +122,8 @@ enum Task {
     /// The preparation is not done.
     Waiting,
     Index(Box<Index>),
+    /// The index is a hash table, which is built apart.
+    Hashed,
     /// Adds the keys of the batches from this number on.
     Test(TestBuilder, usize),
     Tested(Option<KeyTest>),
@@ -159,13 +166,14 @@ impl LookupBuild {
             hash_key,
             needs,
             preparation: Mutex::new(Preparation {
-                left: batches.into_iter(),
+                left: batches.into_iter().flat_map(pieces).collect::<Vec<RecordBatch>>().into_iter(),
                 ranges: KeyRanges::new(types),
                 rows: Rows::default(),
             }),
             rows: OnceLock::new(),
             is_exact: OnceLock::new(),
-            tasks: (0..tasks).map(|_| Mutex::new(Task::Waiting)).collect(),
+            tasks: (0..tasks).map(|_| Part::new(Task::Waiting)).collect(),
+            hashed: OnceLock::new(),
             index_bytes: AtomicUsize::new(0),
             set_bytes: AtomicUsize::new(0),
         })
@@ -181,31 +189,41 @@ impl LookupBuild {
             return self.test(rows, pace);
         }
         let mut step = BuildStep::Done;
-        for task in self.open_tasks() {
-            match task.try_lock() {
-                Some(mut task) => {
-                    if task.advance(rows, pace)? {
-                        if let Task::Index(index) = &*task {
-                            self.index_bytes.store(index.bytes(), Ordering::Relaxed);
-                        }
-                        return Ok(BuildStep::Worked);
+        for part in self.open_tasks() {
+            match part.claim() {
+                Claim::Mine(mut task) => {
+                    task.advance(rows, pace)?;
+                    if task.is_done(rows) {
+                        part.finish();
                     }
+                    if let Task::Index(index) = &*task {
+                        self.index_bytes.store(index.bytes(), Ordering::Relaxed);
+                    }
+                    return Ok(BuildStep::Worked);
                 }
-                None => step = BuildStep::Busy,
+                Claim::Busy => step = BuildStep::Busy,
+                Claim::Done => {}
             }
         }
-        Ok(step)
+        match (self.is_exact.get(), self.hashed.get()) {
+            (Some(false), Some(hashed)) => match hashed.step(&rows.keys, pace)? {
+                BuildStep::Done => Ok(step),
+                step => Ok(step),
+            },
+            _ => Ok(step),
+        }
     }
 
     /// Returns the tasks that make what is needed.
-    fn open_tasks(&self) -> &[Mutex<Task>] {
+    fn open_tasks(&self) -> &[Part<Task>] {
         if self.is_exact.get() == Some(&true) { &self.tasks[..1] } else { &self.tasks }
     }
 
     /// Goes on with the test of keys, which may be all that is needed.
     fn test(&self, rows: &Rows, pace: &mut dyn Pace) -> Result<BuildStep> {
-        let Some(mut task) = self.tasks[0].try_lock() else { return Ok(BuildStep::Busy) };
-        if !task.advance(rows, pace)?
+        let Claim::Mine(mut task) = self.tasks[0].claim() else { return Ok(BuildStep::Busy) };
+        task.advance(rows, pace)?;
+        if task.is_done(rows)
             && let Task::Test(test, _) = &mut *task
         {
             let test = std::mem::replace(test, TestBuilder::None).finish();
@@ -219,6 +237,7 @@ impl LookupBuild {
             *task = Task::Tested(test);
             let is_first = self.is_exact.set(is_exact).is_ok();
             assert!(is_first, "a test is completed once, by the thread that has the lock");
+            self.tasks[0].finish();
         }
         Ok(BuildStep::Worked)
     }
@@ -245,12 +264,25 @@ impl LookupBuild {
                 let is_first = self.is_exact.set(false).is_ok();
                 assert!(is_first, "no test is completed before the rows are prepared");
             }
-            let index = Box::new(Index::new(ranges, rows.count, self.hash_key));
+            let index = Index::new(ranges, rows.count);
+            if index.is_none() {
+                let is_first = self.hashed.set(HashedBuild::new(self.hash_key, &rows.keys)).is_ok();
+                assert!(is_first, "the index is begun once, by the thread that has the lock");
+            }
             let fields = self.schema.fields().iter().enumerate();
             let columns = fields
                 .map(|(column, field)| Task::Column(ColumnCopy::new(column, field.data_type(), rows.count)));
-            let tasks = [Task::Test(test, 0), Task::Index(index)].into_iter().chain(columns);
-            self.tasks.iter().zip(tasks).for_each(|(place, task)| *place.lock() = task);
+            let tasks =
+                [Task::Test(test, 0), index.map_or(Task::Hashed, |index| Task::Index(Box::new(index)))]
+                    .into_iter()
+                    .chain(columns);
+            for (place, task) in self.tasks.iter().zip(tasks) {
+                // A test without keys is still to be completed, if that tells what is needed.
+                if task.is_done(&rows) && (self.is_exact.get().is_some() || !matches!(task, Task::Test(..))) {
+                    place.finish();
+                }
+                *place.work() = task;
+            }
             let is_first = self.rows.set(rows).is_ok();
             assert!(is_first, "rows are prepared once, by the thread that has the lock");
         }
@@ -264,8 +296,11 @@ impl LookupBuild {
     pub fn take(&self) -> Result<Option<LookupTable>> {
         let (mut index, mut key_test, mut columns) = (None, None, Vec::new());
         for task in self.open_tasks() {
-            match std::mem::replace(&mut *task.lock(), Task::Taken) {
+            match std::mem::replace(&mut *task.work(), Task::Taken) {
                 Task::Index(built) => index = Some(*built),
+                Task::Hashed => {
+                    index = Some(Index::of_table(self.hashed.get().ok_or_else(not_built)?.take()?));
+                }
                 Task::Test(built, _) => key_test = built.finish(),
                 Task::Tested(test) => key_test = test,
                 Task::Column(copy) => columns.push(copy.finish().ok_or_else(not_built)?),
@@ -274,14 +309,9 @@ impl LookupBuild {
             }
         }
         let rows = self.rows.get().ok_or_else(not_built)?;
-        let is_exact = index.is_none();
-        let index = index.unwrap_or_else(|| Index::new(&KeyRanges::new(self.key_types()), 0, self.hash_key));
-        let (schema, has_null_keys) = (self.schema.clone(), rows.has_null_keys);
-        Ok(Some(LookupTable { rows: rows.count, index, is_exact, schema, columns, has_null_keys, key_test }))
-    }
-
-    fn key_types(&self) -> Vec<DataType> {
-        self.keys.iter().map(|key| self.schema.field(*key).data_type().clone()).collect()
+        let (schema, keys) = (self.schema.clone(), self.keys.clone());
+        let (rows, has_null_keys) = (rows.count, rows.has_null_keys);
+        Ok(Some(LookupTable { rows, index, schema, columns, keys, has_null_keys, key_test }))
     }
 
     /// Takes all steps that are left, and returns the table.
@@ -295,7 +325,8 @@ impl LookupBuild {
 
     /// Returns the bytes of memory that the index takes so far, and a large set of join keys.
     pub fn index_bytes(&self) -> usize {
-        self.index_bytes.load(Ordering::Relaxed) + self.set_bytes.load(Ordering::Relaxed)
+        let of_table = self.hashed.get().map_or(0, HashedBuild::bytes);
+        of_table + self.index_bytes.load(Ordering::Relaxed) + self.set_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -322,14 +353,12 @@ impl Rows {
 }
 
 impl Task {
-    /// Goes on with the task until it is finished, or `pace` ends. Returns false if there was nothing to do.
-    fn advance(&mut self, rows: &Rows, pace: &mut dyn Pace) -> Result<bool> {
+    /// Goes on with the task until it is done, or `pace` ends.
+    fn advance(&mut self, rows: &Rows, pace: &mut dyn Pace) -> Result<()> {
         match self {
-            Task::Index(index) => return index.advance(&rows.keys, pace),
+            Task::Index(index) => index.advance(&rows.keys, pace),
+            Task::Test(TestBuilder::None, _) => Ok(()),
             Task::Test(test, next) => {
-                if *next == rows.keys.len() || matches!(test, TestBuilder::None) {
-                    return Ok(false);
-                }
                 while let Some(keys) = rows.keys.get(*next) {
                     test.add(keys)?;
                     *next += 1;
@@ -337,11 +366,22 @@ impl Task {
                         break;
                     }
                 }
+                Ok(())
             }
-            Task::Column(copy) => return copy.advance(&rows.batches, pace),
-            Task::Waiting | Task::Tested(_) | Task::Taken => return Ok(false),
+            Task::Column(copy) => copy.advance(&rows.batches, pace),
+            Task::Waiting | Task::Hashed | Task::Tested(_) | Task::Taken => Ok(()),
         }
-        Ok(true)
+    }
+
+    /// Returns whether nothing is left to be done.
+    fn is_done(&self, rows: &Rows) -> bool {
+        match self {
+            Task::Index(index) => index.is_done(),
+            Task::Test(test, next) => *next == rows.keys.len() || matches!(test, TestBuilder::None),
+            Task::Column(copy) => copy.is_done(),
+            Task::Waiting => false,
+            Task::Hashed | Task::Tested(_) | Task::Taken => true,
+        }
     }
 }
 
@@ -410,7 +450,7 @@ impl LookupTable {
     /// Returns whether [`LookupTable::condition`] is true for exactly the rows with a match, so that the table has nothing
     /// else. A [`super::Lookup`] then takes rows for which that was tested.
     pub fn is_exact(&self) -> bool {
-        self.is_exact
+        self.index.is_none()
     }
 
     /// Returns a condition on the join keys `keys` of other rows, which is true for every row with a match, and for few
@@ -432,7 +472,7 @@ impl LookupTable {
             Some(KeyTest::Set(set)) => set.bitmap_bytes(),
             Some(KeyTest::Filter(_)) | None => 0,
         };
-        self.index.bytes() + of_set + bytes_of(&self.columns)
+        self.index.as_ref().map_or(0, Index::bytes) + of_set + bytes_of(&self.columns)
     }
 
     /// Returns the schema of the rows.
@@ -445,8 +485,14 @@ impl LookupTable {
         &self.columns
     }
 
-    pub(super) fn index(&self) -> &Index {
-        &self.index
+    /// Returns the index; `None` if the table is exact.
+    pub(super) fn index(&self) -> Option<&Index> {
+        self.index.as_ref()
+    }
+
+    /// Returns whether no two rows have equal join keys, and rows can be looked up by them.
+    pub fn is_unique(&self) -> bool {
+        self.index.as_ref().is_some_and(Index::is_unique)
     }
 
     /// Returns whether the build side has no rows, not even some with NULL keys.
@@ -462,10 +508,22 @@ impl LookupTable {
     /// Replaces `found` by the last row with each of these keys; see [`Index::find`].
     ///
     /// # Errors
-    /// Fails only on a bug in this crate.
+    /// Fails only on a bug in this crate, or if the table is exact.
     pub(super) fn find(&self, keys: &[ArrayRef], found: &mut Vec<u32>) -> Result<()> {
-        self.index.find(keys, &mut Scratch::default(), found)
+        let index = self.index.as_ref().ok_or_else(|| Error::internal("an exact table has no index"))?;
+        let columns: Vec<&ArrayRef> = self.keys.iter().map(|key| &self.columns[*key]).collect();
+        index.find(keys, &columns, &mut Scratch::default(), found)
     }
+}
+
+/// Divides a batch into those of at most [`limits::BATCH_ROWS`] rows.
+fn pieces(batch: RecordBatch) -> Vec<RecordBatch> {
+    let rows = batch.num_rows();
+    if rows <= limits::BATCH_ROWS {
+        return vec![batch];
+    }
+    let firsts = (0..rows).step_by(limits::BATCH_ROWS);
+    firsts.map(|first| batch.slice(first, limits::BATCH_ROWS.min(rows - first))).collect()
 }
 
 fn not_built() -> Error {

@@ -76,32 +76,34 @@ impl ColumnCopy {
         ColumnCopy { column, data_type: data_type.clone(), next: 0, numbers, copied: None }
     }
 
-    /// Copies values of `batches`, which must be the same in each step, until `pace` ends or all are copied. Returns false
-    /// if there was nothing to do. Strings and booleans are copied at once.
+    /// Copies values of `batches`, which must be the same in each step, until `pace` ends or all are copied. Strings and
+    /// booleans are copied at once.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    pub(super) fn advance(&mut self, batches: &[RecordBatch], pace: &mut dyn Pace) -> Result<bool> {
-        if self.copied.is_some() {
-            return Ok(false);
-        }
+    pub(super) fn advance(&mut self, batches: &[RecordBatch], pace: &mut dyn Pace) -> Result<()> {
         let Some(numbers) = &mut self.numbers else {
             let arrays: Vec<&dyn Array> = batches.iter().map(|batch| &**batch.column(self.column)).collect();
             self.copied = Some(match arrays.is_empty() {
                 true => arrow_array::new_empty_array(&self.data_type),
                 false => concat(&arrays).map_err(failure::of_kernel)?,
             });
-            return Ok(true);
+            return Ok(());
         };
         while let Some(batch) = batches.get(self.next) {
             numbers.append(batch.column(self.column));
             self.next += 1;
             if pace.ends() {
-                return Ok(true);
+                return Ok(());
             }
         }
         self.copied = Some(numbers.take());
-        Ok(true)
+        Ok(())
+    }
+
+    /// Returns whether all values are copied.
+    pub(super) fn is_done(&self) -> bool {
+        self.copied.is_some()
     }
 
     /// Returns the copied column; `None` if it is not copied yet.

@@ -2,12 +2,13 @@
 //!
 //! The rows with equal keys form a chain: the index finds the last row that was inserted, and `next` has for each row
 //! the one before. If the keys of all rows together are in a narrow range, the last row is found in an array by the packed
-//! key (a dense index), without hashing. In a wider range, packed keys are numbered by their order ([`Ranked`]), and
-//! otherwise by the hash tables of grouping.
+//! key (a dense index), without hashing. In a wider range, packed keys are numbered by their order ([`Ranked`]). All other
+//! keys are in a hash table ([`Hashed`]), which is built apart from this index.
 
 use super::NONE;
+use super::hashed::{self, Hashed};
 use super::ranked::Ranked;
-use crate::group::{HashKey, IntTable, KeyBounds, KeyValues, Packing, RowTable, Rows, lanes_of_array};
+use crate::group::{KeyBounds, Packing, lanes_of_array};
 use crate::pace::Pace;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Decimal128Type;
@@ -16,6 +17,7 @@ use arrow_schema::DataType;
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result, schema};
+use std::sync::Arc;
 
 /// A dense index has at most this many entries for each row. Reason: an entry takes 4 bytes, a row of a hash table 24 and
 /// more, and a dense index that is read at random places must not miss more caches.
@@ -34,8 +36,8 @@ const RANKED_BYTES_PER_ROW: usize = 16;
 /// Finds the rows with given join keys.
 pub(super) struct Index {
     keys: Keys,
-    /// The last row of each chain; by packed key in a dense index, otherwise by the id of the key. Empty if the id of each
-    /// key is the number of its only row.
+    /// The last row of each chain; by packed key in a dense index, by its number among ordered keys. Empty if that is the
+    /// number of its only row, and for a hash table.
     heads: Vec<u32>,
     /// For each row the row before it in its chain, or [`NONE`]. Empty as long as no two rows have equal keys.
     next: Vec<u32>,
@@ -68,10 +70,8 @@ enum Keys {
     Dense(Packing),
     /// Packed keys have the numbers of their order.
     Ranked(Packing, Ranked),
-    /// Keys that are packed into 64 bits each.
-    Packed(Packing, IntTable),
-    /// Keys that are rows of words.
-    Words(Box<RowTable>),
+    /// A hash table finds the last row of each chain.
+    Hashed(Arc<Hashed>),
 }
 
 /// Buffers for one batch of keys.
@@ -80,8 +80,8 @@ pub(super) struct Scratch {
     codes: Vec<i64>,
     /// Whether each row has a key that no row of the build side can have.
     missing: Vec<bool>,
-    words: Rows,
     ids: Vec<u32>,
+    hashed: hashed::Scratch,
 }
 
 /// The least and the greatest of the join keys that were seen.
@@ -146,43 +146,49 @@ impl KeyRanges {
 }
 
 impl Index {
-    /// Creates the index of `rows` rows whose join keys are within `ranges`, as yet without rows.
-    pub(super) fn new(ranges: &KeyRanges, rows: usize, hash_key: HashKey) -> Index {
-        let packing = ranges.packing();
-        let span = packing.as_ref().and_then(|packing| ranges.span(packing)).unwrap_or(usize::MAX);
-        let keys = match packing {
-            Some(packing) if is_dense(span, rows) => Keys::Dense(packing),
-            Some(packing) if Ranked::bytes_of(span) <= rows.saturating_mul(RANKED_BYTES_PER_ROW) => {
-                Keys::Ranked(packing, Ranked::default())
+    /// Creates the index of `rows` rows whose join keys are within `ranges`, as yet without rows; `None` if a hash table is
+    /// better.
+    pub(super) fn new(ranges: &KeyRanges, rows: usize) -> Option<Index> {
+        let packing = ranges.packing()?;
+        let span = ranges.span(&packing).unwrap_or(usize::MAX);
+        let (keys, stage) = match is_dense(span, rows) {
+            true => (Keys::Dense(packing), Stage::Heads),
+            false if Ranked::bytes_of(span) <= rows.saturating_mul(RANKED_BYTES_PER_ROW) => {
+                (Keys::Ranked(packing, Ranked::default()), Stage::Room)
             }
-            Some(packing) => Keys::Packed(packing, IntTable::new(hash_key)),
-            None => Keys::Words(Box::new(RowTable::new(&ranges.types, hash_key))),
-        };
-        let stage = match &keys {
-            Keys::Dense(_) => Stage::Heads,
-            Keys::Ranked(..) => Stage::Room,
-            Keys::Packed(..) | Keys::Words(_) => Stage::Rows(0),
+            false => return None,
         };
         let scratch = Scratch::default();
-        Index { keys, heads: Vec::new(), next: Vec::new(), rows: 0, span, stage, scratch }
+        Some(Index { keys, heads: Vec::new(), next: Vec::new(), rows: 0, span, stage, scratch })
+    }
+
+    /// Returns the index of a complete hash table.
+    pub(super) fn of_table(table: Arc<Hashed>) -> Index {
+        let (heads, next, scratch) = (Vec::new(), Vec::new(), Scratch::default());
+        Index {
+            keys: Keys::Hashed(table),
+            heads,
+            next,
+            rows: 0,
+            span: usize::MAX,
+            stage: Stage::Done,
+            scratch,
+        }
     }
 
     /// Inserts the rows with the keys `batches`, which must be the same in each step, until `pace` ends or all are
-    /// inserted. Returns false if there was nothing to do.
+    /// inserted.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    pub(super) fn advance(&mut self, batches: &[Vec<ArrayRef>], pace: &mut dyn Pace) -> Result<bool> {
-        if self.stage == Stage::Done {
-            return Ok(false);
-        }
+    pub(super) fn advance(&mut self, batches: &[Vec<ArrayRef>], pace: &mut dyn Pace) -> Result<()> {
         while self.stage != Stage::Done {
             self.stage = self.after_step(batches)?;
             if pace.ends() {
                 break;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Takes one step of the stage, and returns the stage after it.
@@ -250,7 +256,6 @@ impl Index {
     /// # Errors
     /// Fails only on a bug in this crate.
     fn insert(&mut self, keys: &[ArrayRef]) -> Result<()> {
-        let rows = keys.first().map_or(0, |key| key.len());
         let Scratch { codes, missing, ids, .. } = &mut self.scratch;
         ids.clear();
         match &mut self.keys {
@@ -262,47 +267,17 @@ impl Index {
                 pack(packing, keys, codes, missing)?;
                 ids.extend(codes.iter().map(|code| ranked.number(code.cast_unsigned())));
             }
-            Keys::Packed(packing, table) => {
-                pack(packing, keys, codes, missing)?;
-                table.intern(codes, ids);
-            }
-            Keys::Words(table) => {
-                let keys: Vec<KeyValues<'_>> = keys.iter().cloned().map(KeyValues::Array).collect();
-                table.intern(&keys, rows, ids)?;
-            }
+            Keys::Hashed(_) => return Err(Error::internal("rows are inserted into a complete hash table")),
         }
         debug_assert!(missing.iter().all(|is_missing| !is_missing), "the keys that the index was made for");
-        match self.has_own_ids() && self.are_new() {
-            true => self.rows += self.scratch.ids.len(),
-            false => self.link(),
-        }
+        self.link();
         Ok(())
-    }
-
-    /// Returns whether the id of each key so far is the number of its only row. Hash tables give ids in the order of
-    /// first rows.
-    fn has_own_ids(&self) -> bool {
-        self.heads.is_empty() && matches!(self.keys, Keys::Packed(..) | Keys::Words(_))
-    }
-
-    /// Returns whether all keys of the batch whose ids are in the scratch buffers are new and different.
-    fn are_new(&self) -> bool {
-        (self.rows..).zip(&self.scratch.ids).all(|(row, id)| row == *id as usize)
     }
 
     /// Makes each row of the batch, whose key ids are in the scratch buffers, the head of its chain.
     fn link(&mut self) {
-        if self.has_own_ids() {
-            working::reserve(&mut self.heads, self.rows + self.scratch.ids.len());
-            self.heads.extend(0..u32_checked(self.rows));
-        }
         for (row, id) in (self.rows..).zip(&self.scratch.ids) {
-            let id = *id as usize;
-            if id >= self.heads.len() {
-                working::reserve(&mut self.heads, 1);
-                self.heads.resize(id + 1, NONE);
-            }
-            let before = std::mem::replace(&mut self.heads[id], u32_checked(row));
+            let before = std::mem::replace(&mut self.heads[*id as usize], u32_checked(row));
             if before != NONE && self.next.is_empty() {
                 working::reserve(&mut self.next, self.rows + self.scratch.ids.len());
                 self.next.resize(row, NONE);
@@ -316,14 +291,20 @@ impl Index {
         assert!(self.next.is_empty() || self.next.len() == self.rows, "each row has a link, or none has");
     }
 
-    /// Replaces `found` by the last row with each of these keys, or [`NONE`]. A NULL key has no rows.
+    /// Replaces `found` by the last row with each of these keys, or [`NONE`]. A NULL key has no rows. `columns` are the join
+    /// keys of the rows.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    pub(super) fn find(&self, keys: &[ArrayRef], scratch: &mut Scratch, found: &mut Vec<u32>) -> Result<()> {
-        let rows = keys.first().map_or(0, |key| key.len());
+    pub(super) fn find(
+        &self,
+        keys: &[ArrayRef],
+        columns: &[&ArrayRef],
+        scratch: &mut Scratch,
+        found: &mut Vec<u32>,
+    ) -> Result<()> {
         found.clear();
-        let Scratch { codes, missing, words, ids } = scratch;
+        let Scratch { codes, missing, ids, hashed } = scratch;
         ids.clear();
         match (&self.keys, keys) {
             (Keys::Dense(packing) | Keys::Ranked(packing, _), [key]) if wide(key).is_none() => {
@@ -350,16 +331,7 @@ impl Index {
                     numbers.zip(&*missing).map(|(id, is_missing)| if *is_missing { NONE } else { id }),
                 );
             }
-            (Keys::Packed(packing, table), _) => {
-                pack(packing, keys, codes, missing)?;
-                table.find(codes, ids);
-                ids.iter_mut().zip(&*missing).filter(|(_, missing)| **missing).for_each(|(id, _)| *id = NONE);
-            }
-            (Keys::Words(table), _) => {
-                let keys: Vec<KeyValues<'_>> = keys.iter().cloned().map(KeyValues::Array).collect();
-                table.encode(&keys, rows, words)?;
-                table.find(words, ids);
-            }
+            (Keys::Hashed(table), _) => table.find(keys, columns, hashed, found)?,
         }
         self.heads_of(ids, found);
         for nulls in keys.iter().filter_map(|key| key.nulls()).filter(|nulls| nulls.null_count() > 0) {
@@ -390,12 +362,23 @@ impl Index {
 
     /// Returns the row before `row` with the same key, or [`NONE`].
     pub(super) fn before(&self, row: u32) -> u32 {
-        self.next.get(row as usize).copied().unwrap_or(NONE)
+        match &self.keys {
+            Keys::Hashed(table) => table.before(row),
+            _ => self.next.get(row as usize).copied().unwrap_or(NONE),
+        }
     }
 
     /// Returns whether no two rows have equal keys.
     pub(super) fn is_unique(&self) -> bool {
-        self.next.is_empty()
+        match &self.keys {
+            Keys::Hashed(table) => table.is_unique(),
+            _ => self.next.is_empty(),
+        }
+    }
+
+    /// Returns whether all rows are inserted.
+    pub(super) fn is_done(&self) -> bool {
+        self.stage == Stage::Done
     }
 
     /// Returns the name of the form in which keys are kept.
@@ -404,8 +387,7 @@ impl Index {
         match &self.keys {
             Keys::Dense(_) => "dense",
             Keys::Ranked(..) => "ranked",
-            Keys::Packed(..) => "packed",
-            Keys::Words(_) => "words",
+            Keys::Hashed(_) => "hashed",
         }
     }
 
@@ -414,8 +396,7 @@ impl Index {
         let of_keys = match &self.keys {
             Keys::Dense(_) => 0,
             Keys::Ranked(_, ranked) => ranked.bytes(),
-            Keys::Packed(_, table) => table.bytes(),
-            Keys::Words(table) => table.bytes(),
+            Keys::Hashed(table) => table.bytes(),
         };
         of_keys + (self.heads.capacity() + self.next.capacity()) * size_of::<u32>()
     }

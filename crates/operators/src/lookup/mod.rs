@@ -15,14 +15,21 @@
 
 mod build;
 mod column;
+mod completion;
+mod equal;
+mod hashed;
 mod index;
+mod part;
 mod probe;
 mod ranked;
+mod sample;
 #[cfg(test)]
 mod tests;
 
 pub use build::{BuildStep, LookupBuild, LookupTable, Needs};
+pub use completion::{Completion, Origin};
 pub use probe::{Lookup, Probing};
+pub use sample::share_of_sample;
 
 /// Value in place of the number of a build row that means "no row".
 const NONE: u32 = u32::MAX;

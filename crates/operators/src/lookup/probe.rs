@@ -2,6 +2,7 @@
 
 use super::NONE;
 use super::build::LookupTable;
+use super::index::Index;
 use crate::evaluate::{Compiled, Frame, truth};
 use crate::failure;
 use arrow_array::{
@@ -156,7 +157,9 @@ impl Lookup {
     /// Returns for each row of the batch its only match, if all rows have one and no residual condition is tested, as with a
     /// foreign key. Nothing is left then.
     fn only_matches(&self, probing: &mut Probing) -> Option<Vec<u32>> {
-        let is_plain = self.kind.adds_columns() && self.residual.is_none() && self.table.index().is_unique();
+        let is_plain = self.kind.adds_columns()
+            && self.residual.is_none()
+            && self.table.index().is_some_and(Index::is_unique);
         if !is_plain || probing.row > 0 || probing.found.contains(&NONE) {
             return None;
         }
@@ -166,12 +169,12 @@ impl Lookup {
 
     /// Collects the next pairs of rows whose keys are equal, without those that cannot make a difference.
     fn pairs(&self, probing: &mut Probing, rows: &mut Vec<u32>, others: &mut Vec<u32>) {
-        let index = self.table.index();
         let Probing { found, row, at, matched, .. } = probing;
         if *row == found.len() {
             return;
         }
-        if index.is_unique() && found.len() <= limits::BATCH_ROWS {
+        let before = |row| self.table.index().map_or(NONE, |index| index.before(row));
+        if self.table.index().is_none_or(Index::is_unique) && found.len() <= limits::BATCH_ROWS {
             // Each row has one match at most, so that all pairs are one piece.
             rows.resize(found.len(), 0);
             others.resize(found.len(), 0);
@@ -197,7 +200,7 @@ impl Lookup {
             }
             rows.push(u32_checked(*row));
             others.push(*at);
-            *at = index.before(*at);
+            *at = before(*at);
             if *at == NONE {
                 *row += 1;
             }

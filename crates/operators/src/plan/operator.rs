@@ -3,6 +3,7 @@
 
 use super::{Input, Paths, Verdict};
 use crate::aggregate::{Aggregation, FittedAggregation, Merging, Partial};
+use crate::lookup::Completion;
 use crate::project::{Emit, Pending, Projection};
 use crate::select::Filter;
 use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
@@ -11,14 +12,24 @@ use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
 use farpool_model::{Columns, Error, Output, Program, Result};
 use parking_lot::Mutex;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Operator that turns the rows which pass the filter into the result.
 pub(super) enum Operator {
     Rows(Projection),
-    /// Aggregation, and a top-k of its groups if the program has one.
-    Aggregate(Box<FittedAggregation>, Option<Top>),
+    Aggregate(Grouping),
     Top(Box<TopRows>),
+}
+
+/// An aggregation, and what is done with its groups.
+#[derive(Clone)]
+pub(super) struct Grouping {
+    aggregation: Arc<FittedAggregation>,
+    /// Completes the groups first.
+    completion: Option<Arc<Completion>>,
+    /// Keeps the first groups of a sort order.
+    top: Option<Top>,
 }
 
 /// State of one worker, by kind of operator.
@@ -65,7 +76,8 @@ impl Operator {
             }
             (Output::Aggregate { keys, aggregates }, top) => {
                 let aggregation = Aggregation::new(keys, aggregates, source.columns, schema)?;
-                Operator::Aggregate(Box::new(fitted(aggregation.with_paths(source.paths), source)?), top)
+                let aggregation = Arc::new(fitted(aggregation.with_paths(source.paths), source)?);
+                Operator::Aggregate(Grouping { aggregation, completion: None, top })
             }
         })
     }
@@ -75,7 +87,15 @@ impl Operator {
     }
 
     pub(super) fn aggregation(&self) -> Option<&FittedAggregation> {
-        if let Operator::Aggregate(aggregation, _) = self { Some(aggregation) } else { None }
+        if let Operator::Aggregate(grouping) = self { Some(&grouping.aggregation) } else { None }
+    }
+
+    /// Returns this aggregation with its groups completed, and then cut as those of `whole`; `None` if one of the two does
+    /// not aggregate.
+    pub(super) fn completed(&self, whole: &Operator, completion: Arc<Completion>) -> Option<Operator> {
+        let (Operator::Aggregate(grouping), Operator::Aggregate(whole)) = (self, whole) else { return None };
+        let (aggregation, top) = (grouping.aggregation.clone(), whole.top.clone());
+        Some(Operator::Aggregate(Grouping { aggregation, completion: Some(completion), top }))
     }
 
     pub(super) fn top(&self) -> Option<&TopRows> {
@@ -86,7 +106,7 @@ impl Operator {
     pub(super) fn columns(&self) -> &[usize] {
         match self {
             Operator::Rows(projection) => projection.columns(),
-            Operator::Aggregate(aggregation, _) => aggregation.columns(),
+            Operator::Aggregate(grouping) => grouping.aggregation.columns(),
             Operator::Top(top) => top.columns(),
         }
     }
@@ -95,7 +115,7 @@ impl Operator {
     pub(super) fn new_held(&self, threshold: &Arc<Threshold>) -> Held {
         match self {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
-            Operator::Aggregate(aggregation, _) => Held::Aggregate(Box::new(aggregation.new_partial())),
+            Operator::Aggregate(grouping) => Held::Aggregate(Box::new(grouping.aggregation.new_partial())),
             Operator::Top(top) => Held::Top(top.candidates(threshold.clone())),
         }
     }
@@ -110,7 +130,7 @@ impl Operator {
                 });
                 MergeWork::Rows(pending.collect())
             }
-            Operator::Aggregate(aggregation, top) => {
+            Operator::Aggregate(Grouping { aggregation, top, .. }) => {
                 let partials = held.filter_map(|held| match held {
                     Held::Aggregate(partial) => Some(*partial),
                     _ => None,
@@ -139,15 +159,36 @@ impl Operator {
             (Operator::Rows(projection), MergeWork::Rows(pending)) => {
                 projection.finish(&mut pending[task].lock(), emit).map(|_| ())
             }
-            (Operator::Aggregate(aggregation, _), MergeWork::Aggregate(merging, None)) => {
-                merging.run(aggregation, task, emit)
-            }
-            (Operator::Aggregate(aggregation, _), MergeWork::Aggregate(merging, Some(collector))) => {
-                collector.run(|emit| merging.run(aggregation, task, emit), emit)
+            (Operator::Aggregate(grouping), MergeWork::Aggregate(merging, collector)) => {
+                let groups = |emit: &mut Emit<'_>| grouping.merge(merging, task, emit);
+                match collector {
+                    Some(collector) => collector.run(groups, emit),
+                    None => groups(emit),
+                }
             }
             (Operator::Top(top), MergeWork::Top(held)) => top.finish(held, emit),
             _ => Err(Error::internal("the states of another plan")),
         }
+    }
+}
+
+impl Grouping {
+    pub(super) fn aggregation(&self) -> &FittedAggregation {
+        &self.aggregation
+    }
+
+    /// Runs one merge task, and completes its groups.
+    fn merge(&self, merging: &Merging, task: usize, emit: &mut Emit<'_>) -> Result<()> {
+        let Some(completion) = &self.completion else { return merging.run(&self.aggregation, task, emit) };
+        let mut failed = None;
+        merging.run(&self.aggregation, task, &mut |groups| match completion.complete(&groups) {
+            Ok(groups) => emit(groups),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 }
 

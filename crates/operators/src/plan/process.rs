@@ -202,7 +202,8 @@ impl Plan {
                 }
                 Ok(Scanned { passed, columns: of_passed(passed), ..Scanned::default() })
             }
-            (Operator::Aggregate(aggregation, _), Held::Aggregate(partial)) => {
+            (Operator::Aggregate(grouping), Held::Aggregate(partial)) => {
+                let aggregation = grouping.aggregation();
                 let Passed { rows, bypassed, unread } =
                     aggregation.run(batches, memo, buffers, partial, emit)?;
                 let columns = if unread { &[] } else { of_passed(rows) };

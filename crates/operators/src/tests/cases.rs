@@ -5,12 +5,15 @@ use super::random::{self, Random};
 use super::{POOL, TestTable, check, compile, fixed_cases, naive, run, sorted};
 use crate::aggregate::{Aggregation, FittedAggregation};
 use crate::plan::{Paths, Plan};
-use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringViewArray};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::{
+    ArrayRef, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, StringViewArray,
+    TimestampSecondArray,
+};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use farpool_model::cpu::Level;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
-    TableName, Value, limits,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, DatePart, Expr, Literal, NamedExpr, Output,
+    Program, TableName, Value, limits,
 };
 use proptest::prelude::*;
 use std::ops::ControlFlow;
@@ -362,6 +365,38 @@ fn any_value_is_a_value_of_its_group() {
                 assert!(of(2, &|v| Value::Float(v as f64)), "{result:?}");
                 assert!(of(3, &|v| Value::Text(format!("text {v}"))), "{result:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn parts_of_times_beyond_the_calendar_are_null() {
+    let stamp = DataType::Timestamp(TimeUnit::Second, None);
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..300).map(|row| row % 3)));
+    // Group 0 has only times that no calendar has, and group 1 some.
+    let days = |row: i32| [2_000_000_000 - row, if row % 2 == 0 { i32::MIN } else { row }, row * 99 - 9_000];
+    let days = (0..300).map(|row: i32| days(row)[row as usize % 3]);
+    let seconds = days.clone().map(|day| i64::from(day) * 86_400 - 1);
+    let table = table_of(vec![
+        (DataType::Int64, keys),
+        (DataType::Date32, Arc::new(Date32Array::from_iter_values(days))),
+        (stamp, Arc::new(TimestampSecondArray::from_iter_values(seconds))),
+    ]);
+    for (part, column) in DatePart::all().flat_map(|part| [(part, 1), (part, 2)]) {
+        let extract = Expr::Extract(part, Box::new(Expr::Column(column)));
+        if extract.data_type(&table.schema).is_err() {
+            assert!(part.is_of_time() && column == 1);
+            continue;
+        }
+        let folded = |function| aggregate(function, Some(extract.clone()), DataType::Int64);
+        let all = || {
+            use AggregateFunction::{Count, Max, Min, Sum};
+            [Min, Max, Sum, Count].map(folded).to_vec()
+        };
+        for program in [by(Expr::Column(0), all()), by(extract.clone(), all()), ungrouped(all())] {
+            check(&program, &table);
+            let passing = Expr::compare(CompareOp::Gt, extract.clone(), int(3));
+            check(&Program { filter: Some(passing), ..program }, &table);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! An interpreter of programs for tests: evaluates row by row on plain values, slowly, and as close to the
 //! definitions of [`farpool_model`] as possible.
 
+use arrow_arith::temporal;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Error, Expr, Literal, Output, Program, Result,
-    StateFunction, Value,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, DatePart, Error, Expr, Literal, Output, Program,
+    Result, StateFunction, Value,
 };
 use farpool_statistics::{Moments, Sketch, State, keys};
 use std::cmp::Ordering;
@@ -161,6 +162,10 @@ pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
             (other, _) => other,
         },
         Expr::Cast(e, to) => cast(eval(e, row, schema)?, &e.data_type(schema)?, to)?,
+        Expr::Extract(part, e) => match eval(e, row, schema)? {
+            Value::Int(time) => extract(*part, time, &e.data_type(schema)?)?,
+            other => other,
+        },
         Expr::Case { branches, otherwise } => {
             for (when, then) in branches {
                 if eval(when, row, schema)? == Value::Bool(true) {
@@ -279,6 +284,26 @@ fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
     let options = arrow_cast::CastOptions { safe: false, ..Default::default() };
     let cast = arrow_cast::cast_with_options(&array, to, &options);
     Ok(super::value_at(&cast.map_err(|e| Error::invalid(e.to_string()))?, 0))
+}
+
+fn extract(part: DatePart, time: i128, from: &DataType) -> Result<Value> {
+    let array = crate::evaluate::scalar_of(&Literal::new(Value::Int(time), from.clone())?)?;
+    let part = match part {
+        DatePart::Year => temporal::DatePart::Year,
+        DatePart::IsoYear => temporal::DatePart::YearISO,
+        DatePart::Quarter => temporal::DatePart::Quarter,
+        DatePart::Month => temporal::DatePart::Month,
+        DatePart::Week => temporal::DatePart::Week,
+        DatePart::Day => temporal::DatePart::Day,
+        DatePart::DayOfYear => temporal::DatePart::DayOfYear,
+        DatePart::DayOfWeek => temporal::DatePart::DayOfWeekSunday0,
+        DatePart::IsoDayOfWeek => temporal::DatePart::DayOfWeekMonday1,
+        DatePart::Hour => temporal::DatePart::Hour,
+        DatePart::Minute => temporal::DatePart::Minute,
+        DatePart::Second => temporal::DatePart::Second,
+    };
+    let made = temporal::date_part(&array, part).map_err(|e| Error::invalid(e.to_string()))?;
+    Ok(super::value_at(&made, 0))
 }
 
 /// Returns the state (sketch or moments) of all values. Binary arguments are states to be merged, because random

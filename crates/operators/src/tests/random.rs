@@ -7,8 +7,8 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::literal::integer_range;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeyFilter, KeySet, Literal, NamedExpr,
-    NullHandling, Output, Pattern, Program, StateFunction, TableName, Value, limits,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, DatePart, Expr, KeyFilter, KeySet, Literal,
+    NamedExpr, NullHandling, Output, Pattern, Program, StateFunction, TableName, Value, limits,
 };
 use farpool_statistics::keys;
 use std::sync::Arc;
@@ -442,7 +442,15 @@ fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth:
         return leaf(random);
     }
     let arithmetic = data_type.is_integer() || data_type.is_floating();
-    match random.below(7) {
+    match random.below(8) {
+        7 if *data_type == DataType::Int64 => {
+            let parts: Vec<DatePart> = DatePart::all().collect();
+            let part = random.pick(&parts);
+            let is_time = part.is_of_time() || random.chance(60);
+            let from =
+                if is_time { DataType::Timestamp(TimeUnit::Microsecond, None) } else { DataType::Date32 };
+            Expr::Extract(part, Box::new(expression(random, schema, &from, depth - 1)))
+        }
         0..=2 if arithmetic => {
             use ArithmeticOp::*;
             let op = random.pick(&[Add, Add, Subtract, Subtract, Multiply, Multiply, Divide, Modulo]);

@@ -107,7 +107,7 @@ pub(super) fn picked(batch: &RecordBatch, indices: &UInt32Array) -> Result<Recor
 
 /// Copies strings and binaries out of buffers that they may share with dropped rows; other arrays are returned as they
 /// are.
-pub(super) fn compact(array: ArrayRef) -> ArrayRef {
+pub(crate) fn compact(array: ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),
         DataType::BinaryView => Arc::new(array.as_binary_view().gc()),

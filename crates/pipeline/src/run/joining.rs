@@ -16,7 +16,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use farpool_columns::{Chunk, RowGroup, Table, pack_array};
 use farpool_model::{Clock, Error, Expr, LookupReceipt, Result, TableName, cast, limits};
 use farpool_operators::{
-    BuildStep, HashKey, Lookup, LookupBuild, LookupTable, Memory, Pace, Plan, Probing, State,
+    BuildStep, Completion, HashKey, Lookup, LookupBuild, LookupTable, Memory, Pace, Plan, Probing, State,
+    share_of_sample,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -26,6 +27,10 @@ use std::sync::{Arc, OnceLock};
 
 /// Maximum bytes of the strings of joined rows that are processed at once, unless a single row has more.
 const TEXT_BYTES_MAX: usize = 4 << 20;
+
+/// Part of the rows of a scan from which on those that have no match are not worth a test: it costs as much as it saves where
+/// a quarter of them have none, and a sample is rough.
+const MOST: f64 = 0.85;
 
 /// The lookups of a run.
 pub(super) struct Joins {
@@ -48,6 +53,8 @@ pub(super) struct Joins {
     /// Conditions that were added to the program, and the memory of its plans.
     conditions: Option<Expr>,
     memory: Memory,
+    /// Whether groups may be returned in parts, which are those of the program's own keys.
+    is_partial: bool,
 }
 
 /// The scan behind which rows are looked up.
@@ -55,6 +62,8 @@ struct Scan {
     plan: Plan,
     /// Whether no rows are looked up, because the lookups are conditions of the scan. It then makes the result.
     is_direct: bool,
+    /// Plan of the upper stage with fewer group keys, and what completes its groups, if it is used.
+    regrouped: Option<(Plan, Arc<Completion>)>,
 }
 
 /// The progress of the table of a lookup.
@@ -139,6 +148,7 @@ impl Joins {
             scan: OnceLock::new(),
             conditions: program.conditions().cloned(),
             memory: program.budget().memory(),
+            is_partial: program.prepared().is_partial(),
         }))
     }
 
@@ -146,8 +156,22 @@ impl Joins {
     /// up.
     pub fn plan(&self) -> &Plan {
         match self.scan.get() {
-            Some(Scan { plan, is_direct: true }) => plan,
+            Some(Scan { plan, is_direct: true, .. }) => plan,
+            Some(Scan { regrouped: Some((plan, _)), .. }) => plan,
             _ => &self.joined.upper,
+        }
+    }
+
+    /// Returns whether rows are grouped by fewer keys than the program says, and the groups completed.
+    pub fn are_regrouped(&self) -> bool {
+        self.scan.get().is_some_and(|scan| scan.regrouped.is_some())
+    }
+
+    /// Returns for each column behind the lookups how the plan that makes the result reads it.
+    fn forms(&self) -> &[ColumnForm] {
+        match self.joined.regrouped.as_ref().filter(|_| self.are_regrouped()) {
+            Some(regrouped) => &regrouped.forms,
+            None => &self.joined.forms,
         }
     }
 
@@ -281,7 +305,7 @@ impl Joins {
         let mut compiled: Vec<Lookup> = Vec::with_capacity(tables.len());
         for (place, table) in tables.into_iter().enumerate() {
             let row = compiled.last().map_or(&self.joined.scan_schema, Lookup::schema).clone();
-            compiled.push(self.joined.compile_lookup(place, &row, table)?);
+            compiled.push(self.joined.compile_lookup(place, &row, table, scan.regrouped.is_some())?);
         }
         let mut lookups = self.lookups.lock();
         // The run may have ended: then nobody would drop the tables.
@@ -299,23 +323,36 @@ impl Joins {
     fn narrowed(&self, tables: &[Arc<LookupTable>], scan: &Plan, table: &Table) -> Result<Scan> {
         let direct = self.joined.direct.as_ref().filter(|_| tables.iter().all(|table| table.is_exact()));
         let direct = direct.map(|program| Plan::compile(program, table, self.memory)).transpose()?;
-        // Memory is reserved for the groups of the upper stage.
-        let fits = |plan: &Plan| match self.joined.upper.group_bytes() {
-            Some(reserved) => plan.group_bytes().is_some_and(|bytes| bytes <= reserved),
-            None => true,
-        };
-        let direct = direct.filter(fits);
-        let conditions = tables.iter().enumerate();
-        let conditions = conditions.filter_map(|(place, table)| self.joined.condition(place, table));
+        let direct = direct.filter(|plan| self.fits(plan));
+        let regrouped = self.joined.regrouped.as_ref().filter(|_| direct.is_none() && !self.is_partial);
+        let regrouped = regrouped.and_then(|regrouped| regrouped.plan(&self.joined.upper, tables));
+        let regrouped = regrouped.filter(|(plan, _)| self.fits(plan));
+        let mut conditions = Vec::new();
+        for (place, of_lookup) in tables.iter().enumerate() {
+            let Some(condition) = self.joined.condition(place, of_lookup) else { continue };
+            // Of an exact table, the condition is all that tells about a match.
+            let pays = of_lookup.is_exact()
+                || share_of_sample(&condition, table)?.is_none_or(|passing| passing < MOST);
+            conditions.extend(pays.then_some(condition));
+        }
         // The plan of the scan has the conditions that were added to the program.
         let added = self.conditions.clone().filter(|_| direct.is_some());
-        let conditions = Expr::all(conditions.chain(added).collect());
+        conditions.extend(added);
+        let conditions = Expr::all(conditions);
         let (is_direct, scan) = (direct.is_some(), direct.unwrap_or_else(|| scan.clone()));
         let plan = match conditions {
             Some(conditions) => scan.narrowed(&conditions, &table.schema)?,
             None => scan,
         };
-        Ok(Scan { plan, is_direct })
+        Ok(Scan { plan, is_direct, regrouped })
+    }
+
+    /// Returns whether the groups of `plan` fit the memory that is reserved for those of the upper stage.
+    fn fits(&self, plan: &Plan) -> bool {
+        match self.joined.upper.group_bytes() {
+            Some(reserved) => plan.group_bytes().is_some_and(|bytes| bytes <= reserved),
+            None => true,
+        }
     }
 
     /// Takes a step of joining rows that were scanned, which takes time in proportion to a batch. Returns rows behind all
@@ -361,6 +398,9 @@ impl Joins {
         drop(stages.collect::<Vec<Stage>>());
         let lookups = self.lookups.lock().take();
         drop(lookups);
+        if let Some(Scan { regrouped: Some((_, completion)), .. }) = self.scan.get() {
+            completion.let_go();
+        }
     }
 }
 
@@ -400,8 +440,8 @@ impl Run {
         while !unjoined.is_empty() {
             self.check()?;
             if let Some(joined) = joins.join(unjoined)? {
-                for piece in pieces(&joined, &joins.joined.forms) {
-                    let group = row_group(&piece, &joins.joined.forms)?;
+                for piece in pieces(&joined, joins.forms()) {
+                    let group = row_group(&piece, joins.forms())?;
                     let mut accept = |batch: RecordBatch| {
                         rows += batch.num_rows();
                         self.accept(batch, &mut batches)

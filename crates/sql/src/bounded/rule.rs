@@ -46,7 +46,7 @@ const SMALLER: [&str; 24] = [
 
 /// Functions that are wrapped only before the plan is run: optimizer rules recognize them by their Rust types, since
 /// they become conditions of programs.
-const KNOWN: [&str; 4] = ["left", "regexp_like", "starts_with", "substr"];
+const KNOWN: [&str; 5] = ["date_part", "left", "regexp_like", "starts_with", "substr"];
 
 /// The analyzer rule that wraps calls before constant folding.
 #[derive(Debug)]

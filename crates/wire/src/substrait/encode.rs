@@ -292,6 +292,11 @@ impl Encoder {
                     failure_behavior: proto::FAILURE_THROW_EXCEPTION,
                 }))
             }
+            Expr::Extract(part, value) => {
+                let mut arguments: Vec<Bytes> = functions::component(*part).map(enumerated).collect();
+                arguments.push(self.argument(value, depth)?);
+                self.scalar_function(Function::Extract, arguments, Vec::new(), Some(DataType::Int64))
+            }
             Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref(), depth)?,
             Expr::Opaque { reason, inputs } => {
                 let reason = Literal::new(Value::Text(reason.clone()), DataType::Utf8View)?;
@@ -495,6 +500,10 @@ fn relation(relation: RelType) -> Bytes {
 
 fn expression(expression: RexType) -> Bytes {
     proto::Expression { rex_type: Some(expression) }.encode_to_vec().into()
+}
+
+fn enumerated(value: &str) -> Bytes {
+    proto::FunctionArgument { arg_type: Some(ArgType::Enum(value.to_string())) }.encode_to_vec().into()
 }
 
 fn argument(value: Bytes) -> Bytes {

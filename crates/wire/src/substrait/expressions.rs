@@ -242,6 +242,10 @@ impl<'a> Reader<'a> {
         if let Some(option) = functions::refused_option(&options) {
             return opaque(format!("function {name} with {option}"), arguments);
         }
+        if function == Function::Extract {
+            let (Ok(values) | Err(values)) = arguments;
+            return self.extract(call, values);
+        }
         let Ok(arguments) = arguments else {
             return opaque(format!("function {name} with an argument that is not a value"), arguments);
         };
@@ -331,11 +335,30 @@ impl<'a> Reader<'a> {
                 },
                 _ => Err(arguments),
             },
+            // This function has arguments of another kind, too.
+            Function::Extract => Err(arguments),
             Function::Opaque => match arguments.first().and_then(text).map(str::to_string) {
                 Some(reason) => Ok(Expr::opaque(reason, arguments.split_off(1))),
                 None => Err(arguments),
             },
         })
+    }
+
+    /// Returns the expression of a call of `extract` whose arguments that are values are `values`.
+    fn extract(&self, call: &proto::ScalarFunction, values: Vec<Expr>) -> Result<Expr> {
+        let mut names = Vec::new();
+        for argument in &call.arguments {
+            if let Some(ArgType::Enum(name)) = read::<proto::FunctionArgument>(argument)?.arg_type {
+                names.push(name);
+            }
+        }
+        match (functions::date_part(&names), <[Expr; 1]>::try_from(values)) {
+            (Some(part), Ok([time])) => Ok(Expr::Extract(part, Box::new(time))),
+            (None, Ok(time)) => {
+                Ok(Expr::opaque(format!("function extract of {}", names.join(" ")), time.into()))
+            }
+            (_, Err(values)) => Ok(Expr::opaque("function extract of other than one value", values)),
+        }
     }
 
     /// Returns the compiled pattern; the inner `Err` is the reason why it is not supported.

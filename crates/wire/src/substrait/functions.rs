@@ -7,7 +7,7 @@
 use super::proto;
 use arrow_schema::DataType;
 use farpool_model::aggregate::Extension;
-use farpool_model::{Aggregate, ArithmeticOp, CompareOp};
+use farpool_model::{Aggregate, ArithmeticOp, CompareOp, DatePart};
 
 /// Prefix of the URNs of Substrait's standard extensions.
 const STANDARD_URN: &str = "extension:io.substrait:";
@@ -16,6 +16,7 @@ pub(super) const COMPARISON: &str = "extension:io.substrait:functions_comparison
 pub(super) const BOOLEAN: &str = "extension:io.substrait:functions_boolean";
 pub(super) const ARITHMETIC: &str = "extension:io.substrait:functions_arithmetic";
 pub(super) const ARITHMETIC_DECIMAL: &str = "extension:io.substrait:functions_arithmetic_decimal";
+pub(super) const DATETIME: &str = "extension:io.substrait:functions_datetime";
 pub(super) const STRING: &str = "extension:io.substrait:functions_string";
 pub(super) const AGGREGATE: &str = "extension:io.substrait:functions_aggregate_generic";
 /// URN of farpool's extension, for functions that Substrait has no name for.
@@ -46,6 +47,7 @@ pub(super) enum Function {
     Contains,
     Arithmetic(ArithmeticOp),
     Negate,
+    Extract,
     InSet,
     InFilter,
     Opaque,
@@ -72,6 +74,7 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("modulus", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Modulo)),
     ("mod", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Modulo)),
     ("negate", ARITHMETIC, Function::Negate),
+    ("extract", DATETIME, Function::Extract),
     ("like", STRING, Function::Like { case_insensitive: false }),
     ("starts_with", STRING, Function::StartsWith),
     ("ends_with", STRING, Function::EndsWith),
@@ -83,6 +86,39 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("regexp_is_match", FARPOOL, Function::Regex { case_insensitive: false }),
     ("opaque", FARPOOL, Function::Opaque),
 ];
+
+/// The parts of times by the arguments of `extract` that are no values: the component, and for some where it begins.
+const COMPONENTS: &[(DatePart, &str, Option<&str>)] = &[
+    (DatePart::Year, "YEAR", None),
+    (DatePart::IsoYear, "ISO_YEAR", None),
+    (DatePart::Quarter, "QUARTER", Some("ONE")),
+    (DatePart::Month, "MONTH", Some("ONE")),
+    (DatePart::Week, "ISO_WEEK", Some("ONE")),
+    (DatePart::Day, "DAY", Some("ONE")),
+    (DatePart::DayOfYear, "DAY_OF_YEAR", Some("ONE")),
+    (DatePart::DayOfWeek, "SUNDAY_DAY_OF_WEEK", Some("ZERO")),
+    (DatePart::IsoDayOfWeek, "MONDAY_DAY_OF_WEEK", Some("ONE")),
+    (DatePart::Hour, "HOUR", None),
+    (DatePart::Minute, "MINUTE", None),
+    (DatePart::Second, "SECOND", None),
+];
+
+/// Returns the part of a time that these arguments of `extract` name; `None` if it is not supported.
+pub(super) fn date_part(arguments: &[String]) -> Option<DatePart> {
+    let (component, first) = match arguments {
+        [component] => (component, None),
+        [component, first] => (component, Some(first.as_str())),
+        _ => return None,
+    };
+    let named = |(_, known, begins): &&(_, &str, Option<&str>)| known == component && *begins == first;
+    COMPONENTS.iter().find(named).map(|(part, ..)| *part)
+}
+
+/// Returns the arguments of `extract` that name a part of a time.
+pub(super) fn component(part: DatePart) -> impl Iterator<Item = &'static str> {
+    let found = COMPONENTS.iter().filter(move |(known, ..)| *known == part);
+    found.flat_map(|(_, component, first)| std::iter::once(*component).chain(*first))
+}
 
 /// Looks up a scalar function by name.
 pub(super) fn scalar(name: &str) -> Option<Function> {

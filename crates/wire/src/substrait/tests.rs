@@ -6,9 +6,9 @@ use super::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, KeyFilter, KeySet, Literal,
-    NamedExpr, NullHandling, Output, Pattern, Program, SortKey, StateFunction, TableName, Value, Version,
-    limits,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, DatePart, ErrorKind, Expr, KeyFilter, KeySet,
+    Literal, NamedExpr, NullHandling, Output, Pattern, Program, SortKey, StateFunction, TableName, Value,
+    Version, limits,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -127,6 +127,8 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
                 .prop_map(|(op, l, r)| Expr::Arithmetic(op, l, r)),
             boxed.clone().prop_map(Expr::Negate),
             (boxed.clone(), any_type()).prop_map(|(value, to)| Expr::Cast(value, to)),
+            (proptest::sample::select(DatePart::all().collect::<Vec<_>>()), boxed.clone())
+                .prop_map(|(part, value)| Expr::Extract(part, value)),
             (proptest::collection::vec((inner.clone(), inner), 1..3), proptest::option::of(boxed))
                 .prop_map(|(branches, otherwise)| Expr::Case { branches, otherwise }),
         ]

@@ -3,20 +3,24 @@
 use super::*;
 use crate::budget::Overflow;
 
-/// A program with the lookups of `case` that groups its rows by two columns, and returns `limit` groups: the largest
+/// A program with the lookups of `case` that groups its rows by some columns, and returns `limit` groups: the largest
 /// ones, or any.
-fn top_groups(case: &Case, keys: [usize; 2], limit: u64, is_ordered: bool) -> BoundProgram {
+fn top_groups(case: &Case, keys: &[usize], limit: u64, is_ordered: bool) -> BoundProgram {
     let program = &case.program;
     let effective = &program.prepared().effective;
     let Output::Rows(columns) = &effective.output else { panic!("{effective:?}") };
-    let key = |(name, key): (&str, usize)| NamedExpr { name: name.into(), expr: columns[key].expr.clone() };
+    let key = |(place, key): (usize, &usize)| NamedExpr {
+        name: format!("key {place}"),
+        expr: columns[*key].expr.clone(),
+    };
     let of_id =
         Aggregate { arguments: vec![columns[0].expr.clone()], ..aggregate(AggregateFunction::Max, Some(0)) };
     let ascending = |column| SortKey { column, descending: false, nulls_first: false };
-    let order = vec![SortKey { descending: true, ..ascending(2) }, ascending(0), ascending(1)];
+    let order = [SortKey { descending: true, ..ascending(keys.len()) }].into_iter();
+    let order = order.chain((0..keys.len()).map(ascending)).collect();
     let grouped = Program {
         output: Output::Aggregate {
-            keys: ["first", "second"].into_iter().zip(keys).map(key).collect(),
+            keys: keys.iter().enumerate().map(key).collect(),
             aggregates: vec![aggregate(AggregateFunction::Count, None), of_id],
         },
         order: if is_ordered { order } else { Vec::new() },
@@ -28,23 +32,26 @@ fn top_groups(case: &Case, keys: [usize; 2], limit: u64, is_ordered: bool) -> Bo
     BoundProgram::prepare_joined(&grouped, table, Version(1), budget, sides).unwrap()
 }
 
-/// All groups of the rows, the largest first: two keys, the number of rows, and the greatest `id`.
-fn groups_of(rows: &[Row], keys: [usize; 2]) -> Vec<Row> {
+/// All groups of the rows, the largest first: their keys, the number of rows, and the greatest `id`.
+fn groups_of(rows: &[Row], keys: &[usize]) -> Vec<Row> {
     let mut groups: BTreeMap<_, (i64, Option<i64>)> = BTreeMap::new();
     for row in rows {
-        let key = keys.map(|key| (row[key].is_none(), row[key]));
+        let key: Vec<_> = keys.iter().map(|key| (row[*key].is_none(), row[*key])).collect();
         let (count, most) = groups.entry(key).or_default();
         (*count, *most) = (*count + 1, (*most).max(row[0]));
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(key, (count, _))| (-count, *key));
-    groups.into_iter().map(|(key, (count, most))| vec![key[0].1, key[1].1, Some(count), most]).collect()
+    groups.sort_by_key(|(key, (count, _))| (-count, key.clone()));
+    let row = |(key, (count, most)): (Vec<(bool, Option<i64>)>, (i64, Option<i64>))| {
+        key.into_iter().map(|(_, key)| key).chain([Some(count), most]).collect()
+    };
+    groups.into_iter().map(row).collect()
 }
 
 #[test]
 fn the_first_groups_behind_lookups_are_those_of_nested_loops() {
     let mut random = random(47);
-    let (mut returned, mut cut) = (0, 0);
+    let (mut returned, mut cut, mut regrouped) = (0, 0, 0);
     for round in 0..700 {
         let budget = Budget { workers: 1 + round % 3, ..Budget::default() };
         let Some(case) = case(&mut random, DEPTH, budget) else { continue };
@@ -52,15 +59,15 @@ fn the_first_groups_behind_lookups_are_those_of_nested_loops() {
             continue;
         }
         let width = case.program.prepared().schema.fields().len();
-        let keys = [random() % width, random() % width];
+        let keys: Vec<usize> = (0..1 + random() % 5).map(|_| random() % width).collect();
         let (limit, is_ordered) = (random() % 30, round % 4 > 0);
-        let program = top_groups(&case, keys, limit as u64, is_ordered);
+        let program = top_groups(&case, &keys, limit as u64, is_ordered);
         assert_eq!((program.refusal(), program.overflow()), (None, Overflow::Error));
         let run = Run::start(&program).unwrap();
         let ticking = Ticking::default();
         let clock: &dyn Clock = if round % 2 == 0 { &Standing } else { &ticking };
         let found = rows_returned(&drive_by(clock, &run, 1 + round % 3).unwrap());
-        let all = groups_of(&case.rows, keys);
+        let all = groups_of(&case.rows, &keys);
         let mut first = all[..limit.min(all.len())].to_vec();
         first.sort();
         if is_ordered {
@@ -71,8 +78,10 @@ fn the_first_groups_behind_lookups_are_those_of_nested_loops() {
         }
         returned += found.len();
         cut += usize::from(all.len() > limit);
+        regrouped += usize::from(run.joins.as_ref().is_some_and(Joins::are_regrouped));
     }
     assert!(returned > 1_000 && cut > 50, "{returned} groups, {cut} limits");
+    assert!(regrouped > 10, "{regrouped} programs are grouped by fewer keys");
 }
 
 /// A lookup without keys in common, so that all rows of a program pass it.
