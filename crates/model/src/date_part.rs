@@ -59,7 +59,7 @@ const EPOCH: i64 = 719_468;
 impl DatePart {
     /// Days before and after 1970 for which [`DatePart::of`] is defined: some 260,000 years, which calendar code of
     /// other libraries can represent, too.
-    pub const DAYS_MAX: i64 = 95_000_000;
+    pub const CALENDAR_DAYS: i64 = 95_000_000;
 
     /// Returns every part.
     pub fn all() -> impl Iterator<Item = DatePart> {
@@ -92,12 +92,12 @@ impl DatePart {
 
     /// Returns whether the parts of all times from `first` to `last` are defined by [`DatePart::of`].
     pub fn are_of_calendar((first, last): (i64, i64), units_per_day: i64) -> bool {
-        let most = i128::from(DatePart::DAYS_MAX) * i128::from(units_per_day);
+        let most = i128::from(DatePart::CALENDAR_DAYS) * i128::from(units_per_day);
         i128::from(first) >= -most && i128::from(last) <= most
     }
 
     /// Returns the least and the greatest value over times in `first..=last`, which count `units_per_day` (1 for dates)
-    /// from 1970 and are within [`DatePart::DAYS_MAX`].
+    /// from 1970 and are within [`DatePart::CALENDAR_DAYS`].
     pub fn range(self, (first, last): (i64, i64), units_per_day: i64) -> (i64, i64) {
         match self {
             DatePart::Year | DatePart::IsoYear => {
@@ -116,7 +116,7 @@ impl DatePart {
     }
 
     /// Returns the part of a time that counts `units_per_day` (1 for dates) from 1970 and is within
-    /// [`DatePart::DAYS_MAX`].
+    /// [`DatePart::CALENDAR_DAYS`].
     #[inline(always)]
     pub fn of(self, time: i64, units_per_day: i64) -> i64 {
         let days = if units_per_day == 1 { time } else { time.div_euclid(units_per_day) };
@@ -161,7 +161,7 @@ struct Civil {
     day: i64,
 }
 
-/// Returns the date of a day since 1970 within [`DatePart::DAYS_MAX`]. The fractions are those of Neri and Schneider,
+/// Returns the date of a day since 1970 within [`DatePart::CALENDAR_DAYS`]. The fractions are those of Neri and Schneider,
 /// "Euclidean affine functions and their application to calendar algorithms" (2022); they need no 64-bit division, so
 /// that the loops which call this become vector code.
 #[inline(always)]
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_farthest_days_have_the_years_that_counting_gives() {
-        for days in [-DatePart::DAYS_MAX, DatePart::DAYS_MAX] {
+        for days in [-DatePart::CALENDAR_DAYS, DatePart::CALENDAR_DAYS] {
             let year = DatePart::Year.of(days, 1);
             assert!((new_year(year)..new_year(year + 1)).contains(&days), "{days} in {year}");
         }

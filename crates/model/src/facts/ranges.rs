@@ -10,7 +10,7 @@ use arrow_schema::{DECIMAL128_MAX_SCALE, DataType};
 pub(super) type Range = (i128, i128);
 
 /// Days before and after 1970 that calendar code can always represent: some 260,000 years.
-const CALENDAR_DAYS: i128 = DatePart::DAYS_MAX as i128;
+const CALENDAR_DAYS: i128 = DatePart::CALENDAR_DAYS as i128;
 /// Years before and after 1970 that calendar code represents at most; others are NULL.
 const CALENDAR_YEARS: i64 = 262_144;
 

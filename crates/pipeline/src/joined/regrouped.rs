@@ -26,13 +26,26 @@ pub(crate) struct Regrouped {
     pub reads: Vec<BTreeSet<usize>>,
     /// For each column behind the lookups, how the upper stage reads it.
     pub forms: Vec<ColumnForm>,
-    /// For each step of the completion, the lookup, and its join keys.
-    steps: Vec<(usize, Vec<Origin>)>,
+    steps: Vec<Step>,
     keys: Vec<Origin>,
     keys_grouped: usize,
 }
 
-/// Rows behind the lookups of a program: what is known of a row from some of its columns.
+/// A step of the completion: a lookup, and its join keys.
+struct Step {
+    lookup: usize,
+    keys: Vec<Origin>,
+}
+
+/// Knowledge of a row that follows from some of its columns.
+struct Known {
+    /// For each column its origin, at the place of the column that is the same.
+    origins: Vec<Option<Origin>>,
+    /// The lookups by which it is known.
+    steps: Vec<Step>,
+}
+
+/// The lookups of a program, and which columns of the rows behind them are the same.
 struct Dependencies<'a> {
     lookups: &'a [Lookup],
     /// For each lookup, the columns that it adds: the first one, and how many.
@@ -72,7 +85,7 @@ impl Regrouped {
         if left.len() == keys.len() {
             return Ok(None);
         }
-        let (origins, steps) = dependencies.known_from(left.iter().map(|place| columns[*place]));
+        let Known { origins, steps } = dependencies.known_from(left.iter().map(|place| columns[*place]));
         let origin = |(place, column): (usize, &Option<usize>)| match left.iter().position(|l| *l == place) {
             Some(group) => Some(Origin::Group(group)),
             None => origins[dependencies.same[(*column)?]],
@@ -101,10 +114,10 @@ impl Regrouped {
     /// Returns the plan that groups by fewer keys, and completes the groups to those of `whole`, given the tables of all
     /// lookups; `None` if the keys of a lookup are not unique.
     pub fn plan(&self, whole: &Plan, tables: &[Arc<LookupTable>]) -> Option<(Plan, Arc<Completion>)> {
-        if !self.steps.iter().all(|(lookup, _)| tables[*lookup].is_unique()) {
+        if !self.steps.iter().all(|step| tables[step.lookup].is_unique()) {
             return None;
         }
-        let steps = self.steps.iter().map(|(lookup, keys)| (tables[*lookup].clone(), keys.clone()));
+        let steps = self.steps.iter().map(|step| (tables[step.lookup].clone(), step.keys.clone()));
         let (keys, schema) = (self.keys.clone(), whole.schema().clone());
         let completion = Arc::new(Completion::new(steps.collect(), keys, self.keys_grouped, schema));
         Some((self.upper.completed(whole, completion.clone())?, completion))
@@ -112,14 +125,14 @@ impl Regrouped {
 }
 
 /// Returns the steps that the origins of `keys` need, and renumbers the origins.
-fn only_needed(steps: Vec<(usize, Vec<Origin>)>, keys: &mut [Origin]) -> Vec<(usize, Vec<Origin>)> {
+fn only_needed(steps: Vec<Step>, keys: &mut [Origin]) -> Vec<Step> {
     let mut is_needed = vec![false; steps.len()];
     let mut open: Vec<Origin> = keys.to_vec();
     while let Some(origin) = open.pop() {
         if let Origin::LookedUp { step, .. } = origin
             && !std::mem::replace(&mut is_needed[step], true)
         {
-            open.extend(&steps[step].1);
+            open.extend(&steps[step].keys);
         }
     }
     let renumber = |origin: &mut Origin| {
@@ -129,9 +142,9 @@ fn only_needed(steps: Vec<(usize, Vec<Origin>)>, keys: &mut [Origin]) -> Vec<(us
     };
     keys.iter_mut().for_each(renumber);
     let needed = steps.into_iter().zip(&is_needed).filter(|(_, is_needed)| **is_needed);
-    let renumbered = |((lookup, mut keys), _): ((usize, Vec<Origin>), _)| {
-        keys.iter_mut().for_each(renumber);
-        (lookup, keys)
+    let renumbered = |(mut step, _): (Step, _)| {
+        step.keys.iter_mut().for_each(renumber);
+        step
     };
     needed.map(renumbered).collect()
 }
@@ -157,40 +170,36 @@ impl<'a> Dependencies<'a> {
         for place in (0..columns.len()).rev() {
             let Some(column) = columns[place].filter(|column| may_go(*column)) else { continue };
             let others = left.iter().filter(|other| **other != place).map(|other| columns[*other]);
-            let (known, _) = self.known_from(others);
-            if matches!(known[self.same[column]], Some(Origin::LookedUp { .. })) {
+            let known = self.known_from(others);
+            if matches!(known.origins[self.same[column]], Some(Origin::LookedUp { .. })) {
                 left.retain(|other| *other != place);
             }
         }
         left
     }
 
-    /// Returns the origin of every column that is known from these keys, at the place of the column that is the same; and the
-    /// lookups by which it is, each with its join keys.
-    fn known_from(
-        &self,
-        keys: impl Iterator<Item = Option<usize>>,
-    ) -> (Vec<Option<Origin>>, Vec<(usize, Vec<Origin>)>) {
-        let mut known = vec![None; self.same.len()];
+    /// Returns what is known from these keys; `None` stands for a key that is no column.
+    fn known_from(&self, keys: impl Iterator<Item = Option<usize>>) -> Known {
+        let mut origins: Vec<Option<Origin>> = vec![None; self.same.len()];
         for (group, column) in keys.enumerate() {
             if let Some(column) = column {
-                known[self.same[column]].get_or_insert(Origin::Group(group));
+                origins[self.same[column]].get_or_insert(Origin::Group(group));
             }
         }
-        let mut steps = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
         for (place, lookup) in self.lookups.iter().enumerate() {
             if !matches!(lookup.kind, LookupKind::Inner | LookupKind::Left) || lookup.residual.is_some() {
                 continue;
             }
-            let keys = lookup.keys.iter().map(|key| known[self.same[key.row]]);
+            let keys = lookup.keys.iter().map(|key| origins[self.same[key.row]]);
             let Some(keys) = keys.collect::<Option<Vec<Origin>>>() else { continue };
             let (first, count) = self.added[place];
             for column in 0..count {
                 let origin = Origin::LookedUp { step: steps.len(), column };
-                known[self.same[first + column]].get_or_insert(origin);
+                origins[self.same[first + column]].get_or_insert(origin);
             }
-            steps.push((place, keys));
+            steps.push(Step { lookup: place, keys });
         }
-        (known, steps)
+        Known { origins, steps }
     }
 }

@@ -42,8 +42,8 @@ fn groups_of(rows: &[Row], keys: &[usize]) -> Vec<Row> {
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(key, (count, _))| (-count, key.clone()));
-    let row = |(key, (count, most)): (Vec<(bool, Option<i64>)>, (i64, Option<i64>))| {
-        key.into_iter().map(|(_, key)| key).chain([Some(count), most]).collect()
+    let row = |(key, (count, most)): (Vec<_>, (i64, Option<i64>))| {
+        key.into_iter().map(|(_, key): (bool, Option<i64>)| key).chain([Some(count), most]).collect()
     };
     groups.into_iter().map(row).collect()
 }
