@@ -30,7 +30,7 @@ const REGION_ROWS: usize = 32 << 10;
 /// Maximum number of regions. Reason: the rows of a batch are sorted into that many places.
 const REGIONS_MAX: usize = 256;
 
-/// Number of rows that are inserted or linked before the end of a step is looked for.
+/// Number of rows that are inserted before the pace is asked whether the step ends. Reason: asking reads a clock.
 const ROWS_AT_ONCE: usize = 4096;
 
 /// Number of keys that are looked up together. Reason: with what is known of them they fit the L1 cache.
@@ -52,7 +52,7 @@ pub(super) struct Hashed {
 #[derive(Default)]
 pub(super) struct Scratch {
     hashes: Vec<u64>,
-    /// Whether the row in the first slot of each key has another key.
+    /// Whether the first slot of each key has a row with another key, so that the next slots are searched.
     differs: Vec<bool>,
 }
 
@@ -177,8 +177,8 @@ fn hash_rows(hash_key: HashKey, keys: &[ArrayRef], hashes: &mut Vec<u64>) -> Res
 /// A hash table that is being built, in steps, by any number of threads.
 pub(super) struct HashedBuild {
     hash_key: HashKey,
-    /// Number of regions, and of the next batch that no thread has sorted yet.
     regions: usize,
+    /// Number of the next batch that no thread has begun to sort.
     next_batch: AtomicUsize,
     /// The number of the first row of each batch.
     firsts: Vec<usize>,

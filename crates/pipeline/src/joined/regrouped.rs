@@ -39,7 +39,7 @@ struct Step {
 
 /// Knowledge of a row that follows from some of its columns.
 struct Known {
-    /// For each column its origin, at the place of the column that is the same.
+    /// The origin of each column, at the index that [`Dependencies::same`] has for it; `None` if the column is not known.
     origins: Vec<Option<Origin>>,
     /// The lookups by which it is known.
     steps: Vec<Step>,
@@ -80,8 +80,7 @@ impl Regrouped {
         }
         let dependencies = Dependencies::of(lookups, added, row.schema.fields().len());
         // A group key has 0.0 for -0.0, and the column of a lookup may not.
-        let is_looked_up = |column: usize| !is_float(column);
-        let left = dependencies.fewest(&columns, is_looked_up);
+        let left = dependencies.fewest(&columns, |column| !is_float(column));
         if left.len() == keys.len() {
             return Ok(None);
         }
