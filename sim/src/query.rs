@@ -51,8 +51,9 @@ enum Shape {
     Rows(Vec<usize>, Option<usize>),
     /// The first rows, ordered by the first of the columns.
     Top { columns: Vec<usize>, descending: bool, limit: usize },
-    /// Groups by keys, with aggregates of the column `large`, or only the distinct keys.
-    Groups { keys: Vec<usize>, aggregates: bool },
+    /// Groups by keys, with aggregates of the column `large`, or only the distinct keys; and if it is given, only groups with
+    /// at least this number of rows. There are few enough groups with such a condition that none of them come in parts.
+    Groups { keys: Vec<usize>, aggregates: bool, rows_min: Option<i64> },
 }
 
 /// The kind of random queries.
@@ -119,12 +120,14 @@ impl Query {
         let table = TableName::new(&self.table).expect("tables of the simulation have valid names");
         let filter = self.filter();
         let (output, order, limit) = self.shape.parts();
+        let having = self.shape.having();
         Program {
             lookups: self.lookup.iter().map(|lookup| lookup.lookup(&table)).collect(),
             table,
             version: None,
             filter,
             output,
+            having,
             order,
             limit: limit.map(|limit| limit as u64),
         }
@@ -155,8 +158,9 @@ impl Query {
                 let end = first.map_or(passing.len(), |first| first + ties.count());
                 check_top(&project(&passing[..end], columns), *limit, &answer)
             }
-            Shape::Groups { keys, aggregates } => {
-                let expected = groups(&passing, keys, *aggregates);
+            Shape::Groups { keys, aggregates, rows_min } => {
+                let mut expected = groups(&passing, keys, *aggregates);
+                expected.retain(|group| rows_min.is_none_or(|min| group[keys.len()] >= Cell::Int(min)));
                 same_number(expected.len(), answer.len())?;
                 is_part(&answer, &expected)
             }
@@ -378,9 +382,16 @@ impl Shape {
                 // Without keys there are no distinct keys to return.
                 let aggregates = keys == 0 || random.chance(70);
                 let keys = [1, 3].into_iter().filter(|key| (keys >> (key / 2)) & 1 == 1).collect();
-                Shape::Groups { keys, aggregates }
+                let rows_min = (aggregates && random.chance(30)).then(|| random.magnitude(100) as i64);
+                Shape::Groups { keys, aggregates, rows_min }
             }
         }
+    }
+
+    fn having(&self) -> Option<Expr> {
+        let Shape::Groups { keys, rows_min: Some(rows_min), .. } = self else { return None };
+        let rows = Expr::Column(keys.len());
+        Some(Expr::compare(CompareOp::GtEq, rows, Expr::Literal(literal(Cell::Int(*rows_min)))))
     }
 
     fn parts(&self) -> (Output, Vec<SortKey>, Option<usize>) {
@@ -392,7 +403,7 @@ impl Shape {
                 let key = SortKey { column: 0, descending: *descending, nulls_first: !descending };
                 (Output::Rows(columns(of)), vec![key], Some(*limit))
             }
-            Shape::Groups { keys, aggregates } => {
+            Shape::Groups { keys, aggregates, .. } => {
                 let aggregates = if *aggregates { all_aggregates() } else { Vec::new() };
                 (Output::Aggregate { keys: columns(keys), aggregates }, Vec::new(), None)
             }
@@ -554,7 +565,7 @@ mod tests {
 
     #[test]
     fn groups_are_compared_whole() {
-        let by_small = query(None, Shape::Groups { keys: vec![1], aggregates: true });
+        let by_small = query(None, Shape::Groups { keys: vec![1], aggregates: true, rows_min: None });
         let group = |key: Cell, rest: [i64; 5]| [vec![key], rest.map(Cell::Int).to_vec()].concat();
         let fives = |sum| group(Cell::Int(5), [2, 2, sum, 10, 30]);
         let others = [group(Cell::Null, [1, 1, 20, 20, 20]), group(Cell::Int(7), [1, 1, 40, 40, 40])];

@@ -187,6 +187,63 @@ def grouped_on_both_sides():
         yield f"SELECT {', '.join(['count(*)', *of_keys, *of_sums])} FROM ({text}) x"
 
 
+def filtered_groups():
+    """Groups of one table and of joins, of which HAVING drops some."""
+    rng = random.Random(12)
+    sources = ["fact f", "dim f", "fact f JOIN dim d ON f.k = d.k", "fact f LEFT JOIN dim d ON f.s = d.s AND d.v < 500"]
+    sources.append("fact f JOIN (SELECT k, max(v) AS v, count(*) AS m FROM dim GROUP BY k HAVING count(*) > 1) d ON f.k = d.k")
+    for _ in range(120):
+        source = rng.choice(sources)
+        number = "v" if source == "dim f" else "id"
+        keys = ["f.r", "f.c", "f.k", "f.t", "f.day", "f.n", "f.k % 50", "f.r IS NULL", "f.k + f.r", "f.x", "f.b"]
+        keys += ["d.v"] if " d " in source else []
+        keys += ["d.m", "d.v % 3"] if "d.m" in source else []
+        keys = rng.sample(keys, rng.choice([0, 1, 1, 1, 2]))
+        calls = ["count(*)", "count(f.r)", f"sum(f.{number})", "min(f.k)", "max(f.r)", "sum(f.n)", "avg(f.r)", "min(f.day)"]
+        calls += ["count(DISTINCT f.r)", "sum(f.k) FILTER (WHERE f.r = 2)", f"max(f.{number} % 1009)", "max(f.t)", "sum(f.x)"]
+        calls += ["max(d.v)", "sum(d.v)"] if " d " in source else []
+        sums = rng.sample(calls, rng.choice([0, 1, 2, 3]) if keys else rng.choice([1, 2, 3]))
+
+        def condition(depth: int) -> str:
+            call = rng.choice(sums or calls) if rng.random() < 0.7 else rng.choice(calls)
+            if depth and rng.random() < 0.4:
+                return f"({condition(depth - 1)} {rng.choice(['AND', 'OR'])} {condition(depth - 1)})"
+            if depth and rng.random() < 0.2:
+                return f"NOT ({condition(depth - 1)})"
+            texts = {"min(f.day)": "DATE '1984-02-03'", "max(f.t)": "'key number 5'"}
+            if call in texts:
+                return f"{call} {rng.choice(['>', '<=', '<>'])} {texts[call]}"
+            if keys and rng.random() < 0.2:
+                return f"{rng.choice(keys)} IS {rng.choice(['', 'NOT '])}NULL"
+            if rng.random() < 0.2:
+                return f"{call} % 2 = 0" if "count" in call else f"{call} IS {rng.choice(['', 'NOT '])}NULL"
+            other = rng.choice(["1", "2", "7", "30", "300", "1000", "100000", "count(*) * 3", "count(f.k)"])
+            return f"{call} {rng.choice(['>', '<', '>=', '<=', '<>', '='])} {other}"
+
+        listed = ", ".join(f"{value} AS {name}" for name, value in zip("ghijkl", keys + sums))
+        groups = f" GROUP BY {', '.join(keys)}" if keys else ""
+        text = f"SELECT {listed} FROM {source}{rng.choice(['', '', ' WHERE f.r > 1'])}{groups} HAVING {condition(2)}"
+        if keys and sums and rng.random() < 0.3:
+            text += f" ORDER BY {len(keys) + 1} DESC NULLS LAST, {', '.join(map(str, range(1, len(keys) + 1)))} LIMIT 7"
+        of_keys = [f"count({name})" for name in "ghijkl"[: len(keys)]]
+        names = zip("ghijkl"[len(keys) :], sums)
+        of_sums = [
+            f"count({name})" if call in ["min(f.day)", "max(f.t)"] else f"sum(CAST({name} AS DECIMAL(38, 3)))"
+            for name, call in names
+        ]
+        yield f"SELECT {', '.join(['count(*)', *of_keys, *of_sums])} FROM ({text}) x"
+
+
+def filtered_groups_of_the_engine():
+    """Groups that HAVING drops some of, joined with what no pool computes."""
+    for key in ["k", "s", "t", "day", "n"]:
+        ranked = f"(SELECT {key}, v, rank() OVER (ORDER BY v) AS z FROM dim WHERE v < 300) d"
+        for listed in [f"{key}, count(*) AS c", f"count(*) AS c, {key}", f"min(id) AS m, {key} AS other, {key}, count(*) AS c"]:
+            groups = f"(SELECT {listed} FROM fact GROUP BY {key} HAVING count(*) > 8) g"
+            yield f"SELECT count(*), sum(c), sum(v), sum(z) FROM {groups} JOIN {ranked} ON g.{key} = d.{key}"
+            yield f"SELECT count(*), sum(c), sum(v), sum(z) FROM {ranked} LEFT JOIN {groups} ON g.{key} = d.{key}"
+
+
 def given():
     """Joins with rows that stand in the statement."""
     rng = random.Random(10)
@@ -227,6 +284,8 @@ def given():
         else:
             groups = f"SELECT w, count(*) AS m, sum(f.{number} + z) AS s FROM {table} f {kind} {values} ON {on} GROUP BY w"
             yield f"SELECT count(*), sum(m), sum(s), min(w) FROM ({groups}) x"
+            groups = groups.replace("w, count(*) AS m", "count(*) AS m, w || '!' AS u, w")
+            yield f"SELECT count(*), sum(m), sum(s), min(w), max(u) FROM ({groups} HAVING count(*) <> 3) x"
 
 
 def mix(x: int) -> int:
@@ -279,7 +338,7 @@ def main() -> None:
     connection.execute("CREATE TABLE fact AS FROM fact_rows")
     connection.execute("CREATE TABLE dim AS FROM dim_rows")
     lines = []
-    for sql in [*queries(), *chains(), *grouped(), *grouped_on_both_sides(), *given()]:
+    for sql in [*queries(), *chains(), *grouped(), *grouped_on_both_sides(), *filtered_groups(), *filtered_groups_of_the_engine(), *given()]:
         (row,) = connection.execute(sql).fetchall()
         lines.append("\t".join([sql, *("\\N" if cell is None else str(cell) for cell in row)]))
     path = pathlib.Path(__file__).resolve().parent / "answers.tsv"

@@ -19,8 +19,11 @@ use farpool_statistics::StateForm;
 /// The aggregate calls of a plan fragment that have been converted so far.
 pub(crate) struct Calls<'a> {
     pub scope: Scope<'a>,
+    /// Number of group keys, which are the first columns of the program.
+    pub keys: usize,
     /// The aggregates of the program, which the results of the calls are derived from.
     pub aggregates: Vec<Aggregate>,
+    /// For each key and each call, how it is derived from the columns of the program.
     pub outcomes: Vec<Outcome>,
 }
 
@@ -46,7 +49,7 @@ impl Calls<'_> {
             return self.add_statistic(call, name, filter, statistic);
         }
         let aggregate = self.plain(call, name, filter, data_type)?;
-        self.outcomes.push(Outcome { aggregate: self.aggregates.len(), reading: None });
+        self.outcomes.push(Outcome { column: self.keys + self.aggregates.len(), reading: None });
         self.aggregates.push(aggregate);
         Ok(())
     }
@@ -100,8 +103,8 @@ impl Calls<'_> {
             data_type: DataType::BinaryView,
         };
         let form = StateForm::of(statistic.function);
-        let outcomes = &self.outcomes;
-        let is_shown = |place| outcomes.iter().any(|o| o.aggregate == place && o.reading.is_none());
+        let (outcomes, keys) = (&self.outcomes, self.keys);
+        let is_shown = |place| outcomes.iter().any(|o| o.column == keys + place && o.reading.is_none());
         let mut known = self.aggregates.iter_mut().enumerate();
         let shared = known.find_map(|(place, known)| {
             Some((place, share(known, is_shown(place), &wanted, &statistic.reading)?))
@@ -112,7 +115,7 @@ impl Calls<'_> {
         });
         // If the call returns the state itself (`sketch(…)`, `moments(…)`), no value is read from the state.
         let reading = (reading != Reading::State).then_some((form, reading));
-        self.outcomes.push(Outcome { aggregate, reading });
+        self.outcomes.push(Outcome { column: self.keys + aggregate, reading });
         Ok(())
     }
 }

@@ -16,11 +16,14 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
 use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
 use farpool_model::compose::{Allowance, FromRefusal, Refusal, Slot, Stack};
-use farpool_model::{Answer, Expr, Operator, OperatorAnswer, Program, SortKey, limits};
+use farpool_model::{
+    Answer, ColumnStatistics, Expr, Operator, OperatorAnswer, Program, SortKey, TableInfo, limits,
+};
 use farpool_planner::reading::Reading;
 use farpool_planner::rows::Rows;
 use farpool_planner::split;
 use farpool_statistics::StateForm;
+use std::sync::Arc;
 
 /// A fragment of a plan that a program can express.
 pub(crate) struct Fragment {
@@ -37,22 +40,22 @@ pub(crate) struct Fragment {
     pub worth_a_node: bool,
 }
 
-/// The aggregation at the top of a fragment, with or without groups.
+/// The aggregation at the top of a fragment, with or without groups. Above it there may be projections to some of its
+/// columns.
 struct Aggregation {
-    keys: usize,
-    /// Number of aggregates of the program, which may be fewer than those of the fragment.
-    aggregates: usize,
-    /// For each aggregate of the fragment, how it is derived from the program's aggregates.
+    /// Number of columns of the program's result.
+    width: usize,
+    /// For each column of the fragment, how it is derived from those of the program.
     outcomes: Vec<Outcome>,
 }
 
-/// Derivation of an aggregate of the fragment from the program's aggregates.
+/// Derivation of a column of a fragment with an aggregation from the columns of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
-    /// Index among the aggregates of the program.
-    pub aggregate: usize,
-    /// If the aggregate is a state (sketch or moments): the value that is read from it. `None` if the state itself is
-    /// wanted, or the aggregate is no state.
+    /// Index of the column of the program: a group key or an aggregate.
+    pub column: usize,
+    /// If the column is a state (sketch or moments): the value that is read from it. `None` if the state itself is
+    /// wanted, or the column is no state.
     pub reading: Option<(StateForm, Reading)>,
 }
 
@@ -149,16 +152,17 @@ impl Fragment {
         let names = self.stack.columns().map(|columns| (0..columns.len()).map(name).collect());
         let info = self.table.info();
         let program = self.stack.clone().program(info.name.clone(), Some(info.version), names)?;
-        Ok(Program { filter: split::conjunction(program.filter), ..program })
+        let (filter, having) = (split::conjunction(program.filter), split::conjunction(program.having));
+        Ok(Program { filter, having, ..program })
     }
 
-    /// Returns the number of group keys, and how the fragment's aggregates are derived from the program's; `None` if
-    /// they are the same aggregates in the same order.
-    pub(crate) fn outcomes(&self) -> Option<(usize, &[Outcome])> {
-        let Aggregation { keys, aggregates, outcomes } = self.aggregation.as_ref()?;
-        let same = |(i, outcome): (usize, &Outcome)| outcome.aggregate == i && outcome.reading.is_none();
-        let is_same = outcomes.len() == *aggregates && outcomes.iter().enumerate().all(same);
-        (!is_same).then_some((*keys, outcomes))
+    /// Returns how the columns of the fragment are derived from those of the program; `None` if they are the same in the same
+    /// order.
+    pub(crate) fn outcomes(&self) -> Option<&[Outcome]> {
+        let Aggregation { width, outcomes } = self.aggregation.as_ref()?;
+        let same = |(i, outcome): (usize, &Outcome)| outcome.column == i && outcome.reading.is_none();
+        let is_same = outcomes.len() == *width && outcomes.iter().enumerate().all(same);
+        (!is_same).then_some(outcomes)
     }
 
     /// Returns the positions of the sort expressions `exprs` among the program's columns, for a fragment with schema
@@ -192,12 +196,9 @@ impl Fragment {
 
     /// Returns the position in the program of the fragment's column at `place`; `None` if the engine computes that
     /// column.
-    fn place_in_program(&self, place: usize) -> Option<usize> {
-        let Some(Aggregation { keys, outcomes, .. }) = &self.aggregation else { return Some(place) };
-        match place.checked_sub(*keys) {
-            None => Some(place),
-            Some(i) => outcomes[i].reading.is_none().then_some(keys + outcomes[i].aggregate),
-        }
+    pub(crate) fn place_in_program(&self, place: usize) -> Option<usize> {
+        let Some(Aggregation { outcomes, .. }) = &self.aggregation else { return Some(place) };
+        outcomes.get(place).filter(|outcome| outcome.reading.is_none()).map(|outcome| outcome.column)
     }
 
     /// Limits the fragment to the first `limit` rows in this sort order.
@@ -243,15 +244,62 @@ impl Fragment {
     }
 
     fn filter(mut self, filter: &logical::Filter) -> Result<Self, Ends> {
+        if self.aggregation.is_some() {
+            return self.filter_groups(filter);
+        }
         let (rows, allowance) = (&self.rows, &self.allowance);
         self.stack.filter(|columns| {
             let scope = scope(rows, allowance, filter.input.schema(), columns);
-            exact_condition(&scope, &filter.predicate)
+            exact_condition(&scope, Operator::Filter, &filter.predicate)
         })?;
         Ok(self)
     }
 
+    /// Adds a filter above an aggregation (HAVING).
+    fn filter_groups(mut self, filter: &logical::Filter) -> Result<Self, Ends> {
+        let because = |reason: &str| {
+            Ends::because(Operator::Having, filter.predicate.human_display().to_string(), reason)
+        };
+        if !self.table.pool().takes().having {
+            return Err(because("the pool does not know conditions on groups"));
+        }
+        let groups = self.stack.groups_schema(&self.rows.info.schema, &self.allowance);
+        let schema = groups.map_err(|error| because(&error.message))?.ok_or(Ends::Silently)?;
+        let columns = vec![ColumnStatistics::default(); schema.fields().len()];
+        let info = TableInfo { schema: Arc::new(schema), columns, ..(*self.rows.info).clone() };
+        let column = |(place, field): (usize, &FieldRef)| {
+            let expr = match self.place_in_program(place) {
+                Some(column) => Expr::Column(column),
+                None => Expr::opaque("it is read from a state of groups", Vec::new()),
+            };
+            Slot::new(field.name(), expr)
+        };
+        let input = filter.input.schema();
+        let columns: Vec<Slot> = input.fields().iter().enumerate().map(column).collect();
+        let scope = Scope { table: &info, input, columns: &columns, allowance: &self.allowance };
+        let condition = exact_condition(&scope, Operator::Having, &filter.predicate)?;
+        self.stack.filter(|_| Ok::<_, Ends>(condition))?;
+        Ok(self)
+    }
+
+    /// Adds a projection above an aggregation, if it is to columns of that.
+    fn project_groups(mut self, projection: &logical::Projection) -> Result<Self, Ends> {
+        let input = projection.input.schema();
+        let Some(aggregation) = &mut self.aggregation else { return Err(Ends::Silently) };
+        let outcome = |expr: &Logical| {
+            let column = expr.clone().unalias_nested().data;
+            let place = input.maybe_index_of_column(column.try_as_col()?)?;
+            aggregation.outcomes.get(place).cloned()
+        };
+        let outcomes = projection.expr.iter().map(outcome).collect::<Option<Vec<Outcome>>>();
+        aggregation.outcomes = outcomes.ok_or(Ends::Silently)?;
+        Ok(self)
+    }
+
     fn project(mut self, projection: &logical::Projection) -> Result<Self, Ends> {
+        if self.aggregation.is_some() {
+            return self.project_groups(projection);
+        }
         let (rows, allowance) = (&self.rows, &self.allowance);
         let width = self.stack.width();
         let mut computes = false;
@@ -291,7 +339,7 @@ impl Fragment {
         self.stack.aggregate(|columns| {
             let scope = scope(rows, allowance, aggregate.input.schema(), columns);
             let (keys, Calls { aggregates, outcomes, .. }) = grouping(aggregate, scope)?;
-            aggregation = Some(Aggregation { keys: keys.len(), aggregates: aggregates.len(), outcomes });
+            aggregation = Some(Aggregation { width: keys.len() + aggregates.len(), outcomes });
             Ok::<_, Ends>((keys, aggregates))
         })?;
         self.aggregation = aggregation;
@@ -309,13 +357,17 @@ fn scope<'a>(
     Scope { table: &rows.info, input, columns, allowance }
 }
 
-/// Converts a condition that the pool evaluates exactly.
-pub(crate) fn exact_condition(scope: &Scope<'_>, condition: &Logical) -> Result<Expr, Ends> {
+/// Converts a condition that the pool evaluates exactly; `operator` is the one that has it.
+pub(crate) fn exact_condition(
+    scope: &Scope<'_>,
+    operator: Operator,
+    condition: &Logical,
+) -> Result<Expr, Ends> {
     let exact = |part| {
         let placed = split::place(part, &scope.table.schema);
         placed.sent.filter(|_| placed.answer == Answer::Exact).ok_or_else(|| {
             let shown = condition.human_display().to_string();
-            Ends::because(Operator::Filter, shown, placed.reason.unwrap_or_default())
+            Ends::because(operator, shown, placed.reason.unwrap_or_default())
         })
     };
     let parts = split::conjuncts(scope.condition(condition)).into_iter().map(exact);
@@ -335,7 +387,8 @@ fn grouping<'a>(aggregate: &logical::Aggregate, scope: Scope<'a>) -> Result<(Vec
         }
         keys.push(Slot::new(aggregate.schema.field(i).name(), expr));
     }
-    let mut calls = Calls { scope, aggregates: Vec::new(), outcomes: Vec::new() };
+    let outcomes = (0..keys.len()).map(|column| Outcome { column, reading: None }).collect();
+    let mut calls = Calls { scope, keys: keys.len(), aggregates: Vec::new(), outcomes };
     for (i, call) in aggregate.aggr_expr.iter().enumerate() {
         let field = aggregate.schema.field(keys.len() + i);
         if let Err(reason) = calls.add(call, field.name(), field.data_type()) {

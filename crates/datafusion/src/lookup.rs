@@ -74,12 +74,16 @@ pub(crate) fn join(join: &Join) -> Result<Fragment, Ends> {
 
 /// Returns the fragments of both sides of a join. If only one is over a table of a pool, the rows of the other may go along.
 fn sides(join: &Join) -> Result<(Fragment, Fragment), Ends> {
-    match (Fragment::read(&join.left), Fragment::read(&join.right)) {
+    let left = match Fragment::read(&join.left) {
+        Err(ends) if !matches!(ends, Ends::Silently) || !given::may_go_along(&join.left) => return Err(ends),
+        left => left,
+    };
+    match (left, Fragment::read(&join.right)) {
         (Ok(left), Err(Ends::Silently)) if given::may_go_along(&join.right) => {
             let right = Fragment::read_beside(&join.right, Some(&left.table))?;
             Ok((left, right))
         }
-        (Err(Ends::Silently), Ok(right)) if given::may_go_along(&join.left) => {
+        (Err(Ends::Silently), Ok(right)) => {
             Ok((Fragment::read_beside(&join.left, Some(&right.table))?, right))
         }
         (left, right) => Ok((left?, right?)),
@@ -118,11 +122,12 @@ impl Side<'_> {
     /// Returns the columns of the result that are the join keys, if this side can be looked up. Computes those that are
     /// no columns yet.
     fn looked_up_keys(&mut self) -> Result<Vec<usize>, Ends> {
-        if self.fragment.outcomes().is_some() {
+        let place_of = |place: usize| self.fragment.place_in_program(place);
+        if !(0..self.schema.fields().len()).all(|place| place_of(place).is_some()) {
             return Err(Ends::Silently);
         }
         let place = |key: &Logical| match key {
-            Logical::Column(column) => self.schema.maybe_index_of_column(column),
+            Logical::Column(column) => self.schema.maybe_index_of_column(column).and_then(place_of),
             _ => None,
         };
         match self.keys.iter().map(place).collect::<Option<Vec<usize>>>() {
@@ -238,7 +243,7 @@ fn looked_up_by(
         let allowance = &scanned.fragment.allowance;
         let input = &pairs.schema(join)?;
         let scope = Scope { table: &pairs.rows.info, input, columns: &pairs.columns, allowance };
-        let condition = exact_condition(&scope, condition)?;
+        let condition = exact_condition(&scope, Operator::Filter, condition)?;
         match kind {
             LookupKind::Inner => filter = Some(condition),
             LookupKind::NotIn => return Err(because("NOT IN with another condition".to_string())),
@@ -300,8 +305,9 @@ impl Pairs {
             let key = lookup.keys.iter().find(|key| key.result == result && lookup.kind == LookupKind::Inner);
             key.map_or(width + result, |key| key.row)
         };
+        let result = |place: usize| looked_up.fragment.place_in_program(place).unwrap_or(place);
         let added = looked_up.schema.fields().iter().enumerate();
-        let added = added.map(|(i, field)| Slot::new(field.name(), Expr::Column(row_of(i))));
+        let added = added.map(|(i, field)| Slot::new(field.name(), Expr::Column(row_of(result(i)))));
         let columns = match scans_left {
             true => of_scanned.chain(added).collect(),
             false => added.chain(of_scanned).collect(),

@@ -259,7 +259,7 @@ async fn push(
     };
     let below = match (program.result_schema(&rows.info.schema), fragment.outcomes()) {
         (Err(error), _) => return stays(error.message),
-        (Ok(states), Some(_)) => &states_schema(&states)?,
+        (Ok(states), Some(outcomes)) => &states_schema(&states, outcomes, schema)?,
         (Ok(_), None) => schema,
     };
     let place = fragment.table.run_place(context.threads, !fragment.table.pool().is_remote());
@@ -279,8 +279,12 @@ async fn push(
         return read(fragment, states, schema).map(Ok);
     }
     if !prepared.is_exact() {
-        let refused = prepared.answers.iter().find(|a| a.answer != farpool_model::Answer::Exact).cloned();
-        return Ok(Err(refused));
+        // Groups in parts are merged, so that only what comes after them is noted.
+        let refused = |a: &&OperatorAnswer| match prepared.is_partial() {
+            true => a.answer == farpool_model::Answer::Refused,
+            false => a.answer != farpool_model::Answer::Exact,
+        };
+        return Ok(Err(prepared.answers.iter().find(refused).cloned()));
     }
     let table = fragment.table.clone().with_kept(kept.iter().cloned());
     let (rows, below) = (rows.clone(), Arc::clone(below));
@@ -295,11 +299,11 @@ fn is_refusal(error: &Error) -> bool {
     matches!(error.kind, Invalid | OverLimit | Stale | NotFound)
 }
 
-/// Returns the plan with schema `whole` above `program`. If the program returns states (sketches, moments), the plan
-/// reads values from them.
+/// Returns the plan with schema `whole` above `program`. If the columns of the program are others, or states (sketches,
+/// moments), the plan reads values from them.
 fn read(fragment: &Fragment, program: LogicalPlan, whole: &DFSchemaRef) -> Result<LogicalPlan> {
     match fragment.outcomes() {
-        Some((keys, outcomes)) => read_above(program, keys, outcomes, whole),
+        Some(outcomes) => read_above(program, outcomes, whole),
         None => Ok(program),
     }
 }

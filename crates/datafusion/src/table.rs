@@ -114,7 +114,7 @@ impl PoolTable {
 
     /// Returns whether the pool may carry out joins with this table.
     pub(crate) fn takes_joins(&self) -> bool {
-        self.joins && self.pool.takes_lookups()
+        self.joins && self.pool.takes().lookups
     }
 
     /// Sets the meter that measures the network link to the pool.
@@ -196,6 +196,7 @@ impl PoolTable {
             lookups: Vec::new(),
             filter,
             output: Output::Rows(rows),
+            having: None,
             order: Vec::new(),
             limit,
         }

@@ -186,6 +186,7 @@ fn program(filter: Expr, output: Output) -> Result<Program> {
         lookups: Vec::new(),
         filter: Some(filter),
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     })

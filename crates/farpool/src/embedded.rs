@@ -17,7 +17,7 @@ use farpool_node::{
     Tier, compressing, unlock,
 };
 use farpool_pipeline::BoundProgram;
-use farpool_transfer::{BatchStream, Execution, Handle, Pool};
+use farpool_transfer::{BatchStream, Execution, Handle, Pool, Takes};
 use futures::{StreamExt, TryStreamExt};
 use std::collections::HashMap;
 use std::path::Path;
@@ -193,8 +193,8 @@ impl Pool for EmbeddedPool {
         false
     }
 
-    fn takes_lookups(&self) -> bool {
-        true
+    fn takes(&self) -> Takes {
+        Takes::ALL
     }
 
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {

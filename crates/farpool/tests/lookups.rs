@@ -173,7 +173,7 @@ async fn lookups_give_what_the_engine_joins() {
             let here = counted(&*pools.embedded, &program).await.unwrap();
             assert_eq!(here.0, expected, "{sql}");
             assert!(here.0 > 0, "{sql}");
-            assert!(pools.remote.takes_lookups() && !pools.near.takes_lookups());
+            assert!(pools.remote.takes().lookups && !pools.near.takes().lookups);
             for pool in [&*pools.remote, &*pools.plain, &*pools.near as &dyn Pool] {
                 assert_eq!(counted(pool, &program).await.unwrap(), here, "{sql}");
             }

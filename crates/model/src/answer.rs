@@ -38,6 +38,8 @@ pub enum Operator {
     Group,
     /// Returns each combination of group keys once (SELECT DISTINCT).
     Distinct,
+    /// Drops groups.
+    Having,
     /// Stops after a number of rows.
     Limit,
     /// Keeps the first rows of a sort order.
@@ -48,7 +50,7 @@ pub enum Operator {
 
 impl Operator {
     /// Every operator.
-    pub const ALL: [Operator; 10] = [
+    pub const ALL: [Operator; 11] = [
         Operator::Scan,
         Operator::Lookup,
         Operator::Filter,
@@ -56,6 +58,7 @@ impl Operator {
         Operator::Aggregate,
         Operator::Group,
         Operator::Distinct,
+        Operator::Having,
         Operator::Limit,
         Operator::TopK,
         Operator::Program,
@@ -71,6 +74,7 @@ impl Operator {
             Operator::Aggregate => "aggregate",
             Operator::Group => "group",
             Operator::Distinct => "distinct",
+            Operator::Having => "having",
             Operator::Limit => "limit",
             Operator::TopK => "top-k",
             Operator::Program => "program",
@@ -87,9 +91,10 @@ impl Operator {
         matches!(self, Operator::Group | Operator::Distinct)
     }
 
-    /// Returns whether the operator is the last one and returns only some of its input rows: a limit or a top-k.
+    /// Returns whether the operator returns only some of the rows that the output before it has: a condition on groups, a
+    /// limit or a top-k.
     pub fn cuts_rows(self) -> bool {
-        matches!(self, Operator::Limit | Operator::TopK)
+        matches!(self, Operator::Having | Operator::Limit | Operator::TopK)
     }
 }
 

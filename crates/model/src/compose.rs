@@ -1,5 +1,5 @@
 //! Composition of a pushed-down [`Program`] from a stack of relations over one table: joins with the results of other
-//! programs, filters, projections, an aggregation, a sort and a limit.
+//! programs, filters, projections, an aggregation, filters of its groups, a sort and a limit.
 //!
 //! The expressions of a relation refer to the columns of its input, and those of a program to columns of the table and of
 //! its lookups. A [`Slot`] is a column of a relation with its expression over these; a plan decoder replaces each
@@ -12,6 +12,8 @@ use crate::{
     Aggregate, Error, Expr, Lookup, NamedExpr, Output, Program, Result, SortKey, TableName, Version, facts,
     limits,
 };
+use arrow_schema::{Field, Schema};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -132,8 +134,8 @@ pub fn check_width(columns: usize) -> Result<()> {
 pub enum Refusal {
     /// A filter above a sort or a limit.
     FilterAfterCut,
-    /// A filter above an aggregation.
-    FilterOfAggregates,
+    /// A projection that leaves out an aggregate that groups are filtered by.
+    DropsFiltered,
     /// A join above an aggregation, a sort or a limit.
     JoinAfterOther,
     /// A projection that computes with aggregates.
@@ -158,7 +160,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::FilterAfterCut => "a filter after a sort or a limit",
-            Refusal::FilterOfAggregates => "a filter of aggregates (HAVING)",
+            Refusal::DropsFiltered => "leaving out an aggregate that groups are filtered by (HAVING)",
             Refusal::JoinAfterOther => {
                 "a join after an aggregation, a sort or a limit on the side that is scanned"
             }
@@ -208,6 +210,8 @@ pub struct Stack {
     lookups: Vec<Lookup>,
     filters: Vec<Expr>,
     top: Top,
+    /// Conditions on the groups of an aggregation, over its columns.
+    having: Vec<Expr>,
     order: Vec<SortKey>,
     limit: Option<u64>,
 }
@@ -226,6 +230,7 @@ impl Stack {
             lookups: Vec::new(),
             filters: Vec::new(),
             top: Top::Rows(columns),
+            having: Vec::new(),
             order: Vec::new(),
             limit: None,
         }
@@ -294,7 +299,8 @@ impl Stack {
         self.columns()?.iter().position(|slot| slot.expr == *expr)
     }
 
-    /// Adds a filter. `condition` gets the columns of the input and returns the filter expression over the table.
+    /// Adds a filter. `condition` gets the columns of the input and returns the filter expression over the table; or, above
+    /// an aggregation, over its columns.
     ///
     /// # Errors
     /// A [`Refusal`], or errors of `condition`.
@@ -305,10 +311,40 @@ impl Stack {
         if self.is_cut() {
             return Err(E::from_refusal(Refusal::FilterAfterCut));
         }
-        let columns = self.columns().ok_or_else(|| E::from_refusal(Refusal::FilterOfAggregates))?;
-        let condition = condition(columns)?;
-        self.filters.push(condition);
+        match &self.top {
+            Top::Rows(columns) => self.filters.push(condition(columns)?),
+            Top::Aggregate { keys, aggregates } => {
+                let names = keys.iter().map(Slot::name).chain(aggregates.iter().map(|a| a.name.as_str()));
+                let column = |(place, name): (usize, &str)| Slot::new(name, Expr::Column(place));
+                let columns: Vec<Slot> = names.enumerate().map(column).collect();
+                self.having.push(condition(&columns)?);
+            }
+        }
         Ok(())
+    }
+
+    /// Returns whether the top relation is an aggregation of which a part is opaque, so that the types of its columns are not
+    /// known.
+    pub fn has_opaque_groups(&self) -> bool {
+        let Top::Aggregate { keys, aggregates } = &self.top else { return false };
+        let of_keys = keys.iter().map(Slot::expr);
+        of_keys
+            .chain(aggregates.iter().flat_map(Aggregate::inputs))
+            .any(|expr| expr.opaque_reason().is_some())
+    }
+
+    /// Returns the schema of the groups of an aggregation over rows with the schema `rows`; `None` if there is none. Charges
+    /// the bytes of the expressions to `budget`, because each filter of groups looks at them.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` if a group key or an aggregate is not well typed; errors of `budget`.
+    pub fn groups_schema(&self, rows: &Schema, budget: &impl Budget) -> Result<Option<Schema>> {
+        let Top::Aggregate { keys, aggregates } = &self.top else { return Ok(None) };
+        let bytes = keys.iter().map(Slot::bytes).chain(aggregates.iter().map(aggregate_bytes));
+        budget.charge(bytes.sum())?;
+        let key = |key: &Slot| Ok(Field::new(&key.name, key.expr.data_type(rows)?, true));
+        let fields = keys.iter().map(key).chain(aggregates.iter().map(|aggregate| aggregate.field(rows)));
+        Ok(Some(Schema::new(fields.collect::<Result<Vec<Field>>>()?)))
     }
 
     /// Adds a join that drops rows without a match ([`crate::LookupKind::Semi`]), below an aggregation if there is one: it must
@@ -371,8 +407,21 @@ impl Stack {
                 if !sorted.iter().copied().eq(0..keys.len()) || rest.iter().any(|place| *place < keys.len()) {
                     return Err(Refusal::ReordersKeys.into_error());
                 }
+                let having = self.having.iter().map(Expr::bytes).sum::<usize>();
+                let of_keys = keys.iter().map(Slot::bytes).sum::<usize>();
                 let of = |place: &usize| &aggregates[place - keys.len()];
-                budget.charge(rest.iter().map(|place| aggregate_bytes(of(place))).sum())?;
+                let of_aggregates = rest.iter().map(|place| aggregate_bytes(of(place))).sum::<usize>();
+                budget.charge(having + of_keys + of_aggregates)?;
+                let mut new: HashMap<usize, usize> = HashMap::new();
+                for (place, column) in places.iter().enumerate() {
+                    new.entry(*column).or_insert(place);
+                }
+                let mut filtered = BTreeSet::new();
+                self.having.iter().for_each(|condition| condition.collect_columns(&mut filtered));
+                if !filtered.iter().all(|column| new.contains_key(column)) {
+                    return Err(Refusal::DropsFiltered.into_error());
+                }
+                self.having.iter_mut().for_each(|condition| condition.renumber(&|column| new[&column]));
                 let chosen = rest.iter().map(|place| of(place).clone()).collect();
                 *keys = first.iter().map(|place| keys[*place].clone()).collect();
                 *aggregates = chosen;
@@ -469,6 +518,7 @@ impl Stack {
             lookups: self.lookups,
             filter,
             output,
+            having: Expr::all(self.having),
             order: self.order,
             limit: self.limit,
         })

@@ -1,9 +1,9 @@
 //! Pushed-down programs: the operator pipeline over one table that a client asks a memory node to run, as plain data
 //! (Korolija et al., *Farview*, CIDR 2022, section 5).
 //!
-//! A program reads one table and then applies, in this order, a filter, a projection or an aggregation, and a limit.
-//! With a sort order, the limit keeps the first rows in that order. Expressions refer to columns of the table
-//! throughout; only the sort order refers to columns of the result. Everything that a program does not specify (which
+//! A program reads one table and then applies, in this order, a filter, a projection or an aggregation, a condition on
+//! groups (HAVING), and a limit. With a sort order, the limit keeps the first rows in that order. Expressions refer to
+//! columns of the table throughout; only the condition on groups and the sort order refer to columns of the result. Everything that a program does not specify (which
 //! bytes are read, in which order, by how many workers) is decided by the node.
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 /// A scan of one table, with the operators that are applied to its rows before they leave the node.
@@ -28,6 +29,9 @@ pub struct Program {
     pub filter: Option<Expr>,
     /// Output that is computed from the rows that pass.
     pub output: Output,
+    /// A boolean expression over the columns of the result of an aggregation; only groups for which it is true are
+    /// returned. `None` returns all. Not allowed if [`Program::output`] is a projection.
+    pub having: Option<Expr>,
     /// The sort order that decides which rows the limit keeps; allowed only with a limit. The returned rows are not
     /// sorted.
     pub order: Vec<SortKey>,
@@ -59,6 +63,75 @@ pub struct NamedExpr {
     pub expr: Expr,
 }
 
+impl Output {
+    /// Returns the number of columns.
+    pub fn width(&self) -> usize {
+        match self {
+            Output::Rows(columns) => columns.len(),
+            Output::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
+        }
+    }
+
+    /// Returns every expression of the output.
+    pub fn expressions(&self) -> Vec<&Expr> {
+        match self {
+            Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
+            Output::Aggregate { keys, aggregates } => {
+                let arguments = aggregates.iter().flat_map(|a| a.inputs());
+                keys.iter().map(|k| &k.expr).chain(arguments).collect()
+            }
+        }
+    }
+
+    /// Returns the schema of the output over rows with the schema `table_schema`.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` if an expression is not well typed, there are too many columns, or none of an aggregation.
+    pub fn schema(&self, table_schema: &Schema) -> Result<Schema> {
+        let named = |e: &NamedExpr| e.field(table_schema);
+        let fields = match self {
+            Output::Rows(columns) => columns.iter().map(named).collect::<Result<Vec<_>>>()?,
+            Output::Aggregate { keys, aggregates } => {
+                if keys.is_empty() && aggregates.is_empty() {
+                    return Err(Error::invalid("an aggregation needs a key or an aggregate"));
+                }
+                let aggregates = aggregates.iter().map(|a| a.field(table_schema));
+                keys.iter().map(named).chain(aggregates).collect::<Result<Vec<_>>>()?
+            }
+        };
+        if fields.len() > limits::COLUMNS_MAX {
+            return Err(Error::over_limit(format!("a result may have {} columns", limits::COLUMNS_MAX)));
+        }
+        Ok(Schema::new(fields))
+    }
+
+    /// Shows the beginning of the column of the output at `place` as SQL; `table_schema` has the columns that its expressions
+    /// are over.
+    pub fn column_shown(&self, place: usize, table_schema: &Schema) -> String {
+        let of_rows = |columns: &[NamedExpr]| Some(brief(columns.get(place)?.expr.display(table_schema)));
+        let shown = match self {
+            Output::Rows(columns) => of_rows(columns),
+            Output::Aggregate { keys, aggregates } => of_rows(keys).or_else(|| {
+                Some(brief(aggregates.get(place.checked_sub(keys.len())?)?.display(table_schema)))
+            }),
+        };
+        shown.unwrap_or_else(|| format!("column {place}"))
+    }
+
+    /// Shows an expression over the columns of the output as SQL, with the beginning of each column.
+    pub fn shown(&self, expr: &Expr, table_schema: &Schema) -> impl fmt::Display {
+        let mut columns = BTreeSet::new();
+        expr.collect_columns(&mut columns);
+        let field = |place: usize| {
+            let name = columns.contains(&place).then(|| self.column_shown(place, table_schema));
+            // Only the names of columns are shown.
+            Field::new(name.unwrap_or_default(), DataType::Null, true)
+        };
+        let named = Schema::new((0..self.width()).map(field).collect::<Vec<Field>>());
+        fmt::from_fn(move |f| write!(f, "{}", expr.display(&named)))
+    }
+}
+
 impl NamedExpr {
     /// Returns the expression that selects the column at `index`, under the column's name.
     pub fn column(schema: &Schema, index: usize) -> Self {
@@ -85,21 +158,15 @@ impl Program {
             lookups: Vec::new(),
             filter: None,
             output: Output::Rows(rows),
+            having: None,
             order: Vec::new(),
             limit: None,
         }
     }
 
-    /// Returns every expression of the program.
+    /// Returns every expression of the program over its rows, which are all but the condition on groups.
     pub fn expressions(&self) -> Vec<&Expr> {
-        let output: Vec<&Expr> = match &self.output {
-            Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
-            Output::Aggregate { keys, aggregates } => {
-                let arguments = aggregates.iter().flat_map(|a| a.inputs());
-                keys.iter().map(|k| &k.expr).chain(arguments).collect()
-            }
-        };
-        self.filter.iter().chain(output).collect()
+        self.filter.iter().chain(self.output.expressions()).collect()
     }
 
     /// Returns the program with `new` of the index of each column that its filter and its output read. Its lookups stay
@@ -140,22 +207,10 @@ impl Program {
     pub fn result_schema(&self, table_schema: &Schema) -> Result<SchemaRef> {
         self.check_size()?;
         self.check_filter(table_schema)?;
-        let named = |e: &NamedExpr| e.field(table_schema);
-        let fields = match &self.output {
-            Output::Rows(columns) => columns.iter().map(named).collect::<Result<Vec<_>>>()?,
-            Output::Aggregate { keys, aggregates } => {
-                if keys.is_empty() && aggregates.is_empty() {
-                    return Err(Error::invalid("an aggregation needs a key or an aggregate"));
-                }
-                let aggregates = aggregates.iter().map(|a| a.field(table_schema));
-                keys.iter().map(named).chain(aggregates).collect::<Result<Vec<_>>>()?
-            }
-        };
-        if fields.len() > limits::COLUMNS_MAX {
-            return Err(Error::over_limit(format!("a result may have {} columns", limits::COLUMNS_MAX)));
-        }
+        let schema = self.output.schema(table_schema)?;
+        self.check_having(&schema)?;
         self.check_order()?;
-        Ok(Arc::new(Schema::new(fields)))
+        Ok(Arc::new(schema))
     }
 
     /// Checks the depth and size of all expressions, and returns their bytes; see the function [`check_size`].
@@ -163,7 +218,7 @@ impl Program {
     /// # Errors
     /// `OverLimit`, naming the part that is too large.
     pub fn check_size(&self) -> Result<usize> {
-        check_size(self.expressions())
+        check_size(self.expressions().into_iter().chain(&self.having))
     }
 
     /// Checks the filter, and nothing else of the program.
@@ -174,17 +229,27 @@ impl Program {
         self.filter.as_ref().map_or(Ok(()), |filter| require_boolean("filter", filter, table_schema))
     }
 
+    /// Checks the condition on groups, and nothing else of the program. `result` is the schema of the result.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit`, naming the problem.
+    pub fn check_having(&self, result: &Schema) -> Result<()> {
+        match (&self.having, &self.output) {
+            (None, _) => Ok(()),
+            (Some(having), Output::Aggregate { .. }) => {
+                require_boolean("condition on groups", having, result)
+            }
+            (Some(_), Output::Rows(_)) => Err(Error::invalid("a condition on groups needs an aggregation")),
+        }
+    }
+
     /// Checks the sort order, and nothing else of the program.
     ///
     /// # Errors
     /// `Invalid` if there is no limit or a sort key refers to no column of the result; `OverLimit` if there are too
     /// many sort keys.
     pub fn check_order(&self) -> Result<()> {
-        let width = match &self.output {
-            Output::Rows(columns) => columns.len(),
-            Output::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
-        };
-        order::check(&self.order, self.limit, width)
+        order::check(&self.order, self.limit, self.output.width())
     }
 
     /// Returns whether the program has a sort order and a limit above [`limits::TOP_ROWS_MAX`], so that a node refuses

@@ -85,7 +85,16 @@ fn aggregate(function: AggregateFunction, arguments: Vec<Expr>) -> Aggregate {
 
 fn program(filter: Option<Expr>, output: Output) -> Program {
     let table = TableName::new("rows").expect("a name");
-    Program { table, version: None, lookups: Vec::new(), filter, output, order: Vec::new(), limit: None }
+    Program {
+        table,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        having: None,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn grouped(keys: &[&str], aggregates: Vec<Aggregate>) -> Output {

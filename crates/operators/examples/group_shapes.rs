@@ -106,6 +106,7 @@ fn program(filter: Option<Expr>, keys: &[&str], aggregates: &[(AggregateFunction
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

@@ -115,6 +115,7 @@ fn program(filter: Option<Expr>, keys: &[usize], aggregates: Vec<Aggregate>) -> 
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

@@ -186,7 +186,7 @@ impl Plan {
     }
 
     /// Returns this plan, whose groups have some keys of those of `whole`, with its groups completed to theirs by
-    /// `completion`; `None` if one of the two does not aggregate. It must not be limited by [`State::set_room`].
+    /// `completion`; `None` if one of the two does not aggregate.
     pub fn completed(&self, whole: &Plan, completion: Arc<Completion>) -> Option<Plan> {
         let schema = completion.schema().clone();
         let output = self.compiled.output.completed(&whole.compiled.output, completion)?;

@@ -68,9 +68,9 @@ impl BoundProgram {
         if program.lookups.is_empty() && sides.is_empty() {
             return BoundProgram::prepare(program, table, version, budget);
         }
-        // A limit can be applied to whole groups only.
+        // A condition and a limit can be applied to whole groups only.
         let has_limit = program.limit.is_some() && !program.top_is_too_large();
-        let overflow = if has_limit { Overflow::Error } else { Overflow::Parts };
+        let overflow = if program.having.is_some() || has_limit { Overflow::Error } else { Overflow::Parts };
         BoundProgram::of_rows(program, table, version, budget, sides, overflow)
     }
 

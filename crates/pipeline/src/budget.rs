@@ -5,8 +5,8 @@
 //! whatever the number of workers. Other groupings are answered `superset` and never fail for lack of memory: groups
 //! that do not fit are returned early, as partial results. A grouping is refused if its sketches or moments may not fit.
 //!
-//! Parts of some groupings would be of no use: of those of a lookup's program, and of those behind lookups with a limit,
-//! which could not be applied before the parts are merged. They are answered `exact`, and the run ends with an error if
+//! Parts of some groupings would be of no use: of those of a lookup's program, and of those behind lookups with a condition
+//! on groups or a limit, which could not be applied before the parts are merged. They are answered `exact`, and the run ends with an error if
 //! their groups exceed their memory ([`Overflow::Error`]).
 //!
 //! Example: a group key has 5,000 distinct values according to its zone maps, and the budget has room for 1,000 groups.
@@ -185,7 +185,8 @@ fn in_parts(
     let form = PartialForm::of(aggregates, schema)?;
     let reason = format!("its groups may not fit {mebibytes} MiB");
     let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
-    let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
+    let effective =
+        Program { output, having: None, order: Vec::new(), limit: None, ..prepared.effective.clone() };
     // The partial result of a mean is two columns, so that there may be more columns than a program may have.
     match effective.result_schema(schema) {
         Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, schema),
@@ -199,7 +200,8 @@ fn in_parts(
 /// Refuses the grouping: the effective program returns the columns that the host needs to group the rows itself.
 fn refused(program: &Program, prepared: &Prepared, reason: &str, schema: &SchemaRef) -> Result<Prepared> {
     let output = raw_columns(program, schema);
-    let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
+    let effective =
+        Program { output, having: None, order: Vec::new(), limit: None, ..prepared.effective.clone() };
     weakened(prepared, effective, Answer::Refused, reason, schema)
 }
 

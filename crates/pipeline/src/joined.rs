@@ -215,6 +215,7 @@ impl Joined {
             lookups: Vec::new(),
             filter: Expr::all(of_scan),
             output: Output::Rows(columns),
+            having: None,
             order: Vec::new(),
             limit: None,
         };

@@ -16,7 +16,7 @@ use crate::bound::BoundProgram;
 use arrow_schema::{DataType, Schema};
 use farpool_model::{
     Aggregate, Answer, Columns, Error, Expr, Facts, Lookup, LookupKey, NamedExpr, Operator, OperatorAnswer,
-    Output, Prepared, Program, Result, SortKey, Version, Weakened, brief, weaken,
+    Output, Prepared, Program, Result, SortKey, Version, Weakened, brief, limits, weaken,
 };
 use std::collections::BTreeSet;
 use std::fmt;
@@ -37,7 +37,8 @@ pub fn prepare<'a>(program: &Program, columns: impl Into<Columns<'a>>, version: 
     let filter = FilterPart::of(program, known)?;
     check_output(program, table_schema)?;
     let output = OutputPart::of(program, &filter, known);
-    let limit = LimitPart::of(program, &filter, &output, table_schema);
+    let having = HavingPart::of(program, &output, table_schema)?;
+    let limit = LimitPart::of(program, &filter, &output, &having, table_schema);
 
     let effective = Program {
         table: program.table.clone(),
@@ -45,13 +46,14 @@ pub fn prepare<'a>(program: &Program, columns: impl Into<Columns<'a>>, version: 
         lookups: program.lookups.clone(),
         filter: filter.effective,
         output: output.effective,
+        having: having.effective,
         order: limit.order,
         limit: limit.effective,
     };
     let schema = effective.result_schema(table_schema)?;
     let scan = answer(Operator::Scan, scan_detail(&effective, table_schema), None);
-    let answers =
-        std::iter::once(scan).chain(filter.answer).chain(output.answer).chain(limit.answer).collect();
+    let answers = [Some(scan), filter.answer, output.answer, having.answer, limit.answer];
+    let answers = answers.into_iter().flatten().collect();
     Ok(Prepared { version, answers, effective, schema })
 }
 
@@ -247,6 +249,35 @@ fn output_answer(
     }
 }
 
+/// Answer for the condition on groups, and the condition of the effective program.
+struct HavingPart {
+    effective: Option<Expr>,
+    answer: Option<OperatorAnswer>,
+}
+
+impl HavingPart {
+    fn of(program: &Program, output: &OutputPart, table_schema: &Schema) -> Result<Self> {
+        let Some(having) = &program.having else {
+            return Ok(HavingPart { effective: None, answer: None });
+        };
+        let reason = if !output.is_whole {
+            Some("it comes after an operator that the host does".to_string())
+        } else if having.bytes() > limits::HAVING_BYTES_MAX {
+            Some("it is too long".to_string())
+        } else {
+            having.opaque_reason().map(str::to_string)
+        };
+        let refusal = reason.map(|reason| (Answer::Refused, reason));
+        let detail = brief(program.output.shown(having, table_schema));
+        let effective = refusal.is_none().then(|| having.clone());
+        Ok(HavingPart { effective, answer: Some(answer(Operator::Having, detail, refusal)) })
+    }
+
+    fn is_exact(&self) -> bool {
+        self.answer.as_ref().is_none_or(|answer| answer.answer == Answer::Exact)
+    }
+}
+
 /// Answers for the limit and the sort order, and the limit and sort order of the effective program.
 struct LimitPart {
     effective: Option<u64>,
@@ -255,13 +286,19 @@ struct LimitPart {
 }
 
 impl LimitPart {
-    fn of(program: &Program, filter: &FilterPart, output: &OutputPart, table_schema: &Schema) -> Self {
+    fn of(
+        program: &Program,
+        filter: &FilterPart,
+        output: &OutputPart,
+        having: &HavingPart,
+        table_schema: &Schema,
+    ) -> Self {
         let Some(limit) = program.limit else {
             return LimitPart { effective: None, order: Vec::new(), answer: None };
         };
         let reason = if !filter.is_exact() {
             Some("the host filters its input again")
-        } else if !output.keeps_rows {
+        } else if !output.keeps_rows || !having.is_exact() {
             Some("it comes after an operator that the host does")
         } else if !output.is_whole && !program.order.is_empty() {
             Some("it is by columns that the host computes")
@@ -287,13 +324,7 @@ impl LimitPart {
 }
 
 fn order_detail(order: &[SortKey], output: &Output, table_schema: &Schema) -> String {
-    let shown = |place: usize| match output {
-        Output::Rows(columns) => brief(columns[place].expr.display(table_schema)),
-        Output::Aggregate { keys, aggregates } => match keys.get(place) {
-            Some(key) => brief(key.expr.display(table_schema)),
-            None => brief(aggregates[place - keys.len()].display(table_schema)),
-        },
-    };
+    let shown = |place| output.column_shown(place, table_schema);
     brief(listed(order.iter().map(|key| key.display(&shown(key.column)))))
 }
 
@@ -315,15 +346,18 @@ pub(crate) fn lookup_answers(
     for (lookup, side) in program.lookups.iter().zip(sides) {
         let of_side = &side.prepared().answers;
         answers.extend(of_side.iter().filter(|answer| answer.operator == Operator::Lookup).cloned());
-        let filter = of_side.iter().find(|answer| answer.operator == Operator::Filter);
-        let detail =
-            lookup_detail(lookup, row, &side.prepared().schema, filter.map(|filter| &*filter.detail));
+        let condition = |operator, word| {
+            let answer = of_side.iter().find(|answer| answer.operator == operator);
+            answer.map_or(String::new(), |answer| format!(", {word} {}", answer.detail))
+        };
+        let conditions = condition(Operator::Filter, "where") + &condition(Operator::Having, "having");
+        let detail = lookup_detail(lookup, row, &side.prepared().schema, &conditions);
         answers.push(answer(Operator::Lookup, detail, None));
     }
     answers
 }
 
-fn lookup_detail(lookup: &Lookup, row: &Schema, result: &Schema, filter: Option<&str>) -> String {
+fn lookup_detail(lookup: &Lookup, row: &Schema, result: &Schema, conditions: &str) -> String {
     let columns = listed(result.fields().iter().map(|field| field.name()));
     // What a lookup adds comes behind the row so far, so that its keys are at the same positions in all later rows.
     let key = |key: &LookupKey| {
@@ -332,10 +366,7 @@ fn lookup_detail(lookup: &Lookup, row: &Schema, result: &Schema, filter: Option<
     };
     let keys = listed(lookup.keys.iter().map(key));
     let (table, kind) = (&lookup.program.table, lookup.kind.name());
-    match filter {
-        None => brief(format_args!("{table} ({columns}) by {keys}, {kind}")),
-        Some(filter) => brief(format_args!("{table} ({columns}) by {keys}, {kind}, where {filter}")),
-    }
+    brief(format_args!("{table} ({columns}) by {keys}, {kind}{conditions}"))
 }
 
 /// Displays `parts`, separated by commas, without collecting them first.

@@ -45,10 +45,16 @@ pub fn rows(program: &Program, info: &TableInfo) -> f64 {
     let out = match &program.output {
         Output::Rows(_) => passed,
         Output::Aggregate { keys, .. } => {
-            groups(keys.iter().map(|k| &k.expr), program.filter.as_ref(), passed, info)
+            let groups = groups(keys.iter().map(|k| &k.expr), program.filter.as_ref(), passed, info);
+            groups * having_selectivity(program)
         }
     };
     program.limit.map_or(out, |limit| out.min(limit as f64))
+}
+
+/// Returns the fraction of groups for which the condition on groups of `program` is true. Nothing is known of aggregates.
+pub(crate) fn having_selectivity(program: &Program) -> f64 {
+    if program.having.is_some() { UNKNOWN_COMPARISON } else { 1.0 }
 }
 
 /// Returns the bytes of the result of `program`, as plain Arrow.

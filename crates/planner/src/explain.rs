@@ -5,7 +5,7 @@ use crate::groups::Expected;
 use crate::rows::Rows;
 use arrow_schema::Schema;
 use farpool_model::{
-    Answer, Lookup, LookupReceipt, NamedExpr, OperatorAnswer, Output, Prepared, Program, Receipt, SortKey,
+    Answer, Lookup, LookupReceipt, OperatorAnswer, Output, Prepared, Program, Receipt, SortKey,
 };
 use std::fmt::Write;
 
@@ -146,8 +146,11 @@ pub fn one_line(program: &Program, schema: &Schema) -> String {
             }
         }
     }
+    if let Some(having) = &program.having {
+        let _ = write!(text, ", having={}", program.output.shown(having, schema));
+    }
     if !program.order.is_empty() {
-        let key = |key: &SortKey| key.display(&output_shown(program, key.column, schema));
+        let key = |key: &SortKey| key.display(&program.output.column_shown(key.column, schema));
         let shown: Vec<String> = program.order.iter().map(key).collect();
         let _ = write!(text, ", order=[{}]", shown.join(", "));
     }
@@ -163,17 +166,4 @@ fn lookup_shown(lookup: &Lookup) -> String {
         Ok(schema) => format!("{kind} ({})", one_line(&lookup.program, &schema)),
         Err(error) => format!("{kind} ({}: {})", lookup.program.table, error.message),
     }
-}
-
-/// Formats a column of the result as SQL.
-fn output_shown(program: &Program, place: usize, schema: &Schema) -> String {
-    let of_rows = |columns: &[NamedExpr]| columns.get(place).map(|c| c.expr.display(schema).to_string());
-    let shown = match &program.output {
-        Output::Rows(columns) => of_rows(columns),
-        Output::Aggregate { keys, aggregates } => {
-            let of_aggregate = |place: usize| aggregates.get(place).map(|a| a.display(schema).to_string());
-            of_rows(keys).or_else(|| of_aggregate(place.checked_sub(keys.len())?))
-        }
-    };
-    shown.unwrap_or_else(|| format!("column {place}"))
 }

@@ -131,7 +131,9 @@ impl Rows {
     /// enough.
     pub fn too_large(&self) -> Option<String> {
         self.sides.iter().find_map(|side| {
-            let bytes = estimate::bytes(&side.program, &side.rows.info);
+            // All groups must fit, also those that a condition then drops.
+            let whole = Program { having: None, ..side.program.clone() };
+            let bytes = estimate::bytes(&whole, &side.rows.info);
             if bytes > limits::LOOKUP_BYTES_MAX as f64 * LOOKUP_SHARE / self.sides.len() as f64 {
                 let (rows, table) = (side.built, &side.program.table);
                 return Some(format!("about {rows:.0} rows of {table} are too many to be held at the pool"));

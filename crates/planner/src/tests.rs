@@ -145,6 +145,7 @@ fn program(filter: Option<Expr>, output: Output) -> Program {
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

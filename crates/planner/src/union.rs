@@ -29,10 +29,15 @@ pub struct Part {
 }
 
 /// Returns whether two programs can be combined into one: they compute results of the same kind (rows, or groups by the
-/// same group keys) from the same table version. Programs with lookups, a sort order or a limit are not compatible.
+/// same group keys) from the same table version. Programs with lookups, a condition on groups, a sort order or a limit are
+/// not compatible.
 pub fn are_alike(a: &Program, b: &Program) -> bool {
-    let is_whole =
-        |program: &Program| program.lookups.is_empty() && program.limit.is_none() && program.order.is_empty();
+    let is_whole = |program: &Program| {
+        program.lookups.is_empty()
+            && program.having.is_none()
+            && program.order.is_empty()
+            && program.limit.is_none()
+    };
     let groups = match (&a.output, &b.output) {
         (Output::Rows(_), Output::Rows(_)) => true,
         (Output::Aggregate { keys: a, .. }, Output::Aggregate { keys: b, .. }) => {
@@ -170,6 +175,7 @@ mod tests {
             lookups: Vec::new(),
             filter: Some(above(0, 3)),
             output,
+            having: None,
             order: Vec::new(),
             limit: None,
         }
@@ -228,6 +234,7 @@ mod tests {
         let others = [
             grouped(5, vec![aggregate(AggregateFunction::Sum, 1, "s")]),
             Program { limit: Some(3), ..a.clone() },
+            Program { having: Some(above(0, 3)), ..a.clone() },
             Program { table: TableName::new("u").unwrap(), ..a.clone() },
             program(Output::Rows(vec![column(1)])),
         ];

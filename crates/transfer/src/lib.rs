@@ -18,7 +18,7 @@ pub use farpool_wire::sealed::{Proof, PublicKey, TokenKey};
 pub use farpool_wire::{ChunkImage, ChunkOutline, Outlines};
 pub use handle::Handle;
 pub use link::{LinkMeter, LinkSpeed};
-pub use pool::{BatchStream, Execution, Pool};
+pub use pool::{BatchStream, Execution, Pool, Takes};
 pub use receipt::ReceiptHandle;
 pub use remote::{ChunkStream, ClientOptions, Connector, RemoteBackup, RemotePool};
 pub use url::PoolUrl;

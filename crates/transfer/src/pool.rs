@@ -17,6 +17,31 @@ use std::sync::Arc;
 /// The batches of a result, in order of arrival. An error ends the stream.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
 
+/// Parts of programs that not every pool knows. Nodes of earlier versions do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takes {
+    /// Lookups, which are joins.
+    pub lookups: bool,
+    /// Conditions on groups (HAVING).
+    pub having: bool,
+}
+
+impl Takes {
+    /// All of them.
+    pub const ALL: Takes = Takes { lookups: true, having: true };
+
+    /// Returns what `program` has, in the programs of its lookups too, and is not taken; `None` if all of it is.
+    pub(crate) fn missing(self, program: &Program) -> Option<&'static str> {
+        if !program.lookups.is_empty() && !self.lookups {
+            return Some("lookups, which join tables in the pool");
+        }
+        if program.having.is_some() && !self.having {
+            return Some("conditions on groups (HAVING)");
+        }
+        program.lookups.iter().find_map(|lookup| self.missing(&lookup.program))
+    }
+}
+
 /// A pool: a store of tables that runs programs, the parts of queries that are pushed down to it. A pool may be in
 /// front of another one (as a cache, for instance); it implements only the requests in which it takes part, and the
 /// others go to the pool [`Pool::behind`] it.
@@ -46,9 +71,9 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Returns whether results reach this process over a network.
     fn is_remote(&self) -> bool;
 
-    /// Returns whether an engine should let the pool carry out joins, as programs with lookups.
-    fn takes_lookups(&self) -> bool {
-        false
+    /// Returns the parts of programs that an engine may let the pool carry out, of those that not every pool knows.
+    fn takes(&self) -> Takes {
+        Takes::default()
     }
 
     /// Lists the tables and views of the caller's tenant; with `tenant`, those of that tenant, which only callers with

@@ -41,6 +41,8 @@ pub enum Response {
         sealing: Option<Sealing>,
         /// Whether the node takes plans with joins, which become lookups.
         lookups: bool,
+        /// Whether the node takes plans with filters of groups (HAVING).
+        having: bool,
     },
     /// Says how far the node executes each operator of a plan: the only answer to `Prepare`, and the first answer to
     /// `Execute` of a plan.
@@ -145,7 +147,7 @@ impl Response {
                 return Ok(batch::encode_batch(FrameKind::Batch, rows, None)?.messages);
             }
             Response::Parcel(parcel) => parcel.clone(),
-            Response::Hello { version, server, tenant, instance, newest, sealing, lookups } => {
+            Response::Hello { version, server, tenant, instance, newest, sealing, lookups, having } => {
                 body(&proto::Welcome {
                     version: *version,
                     server: server.clone(),
@@ -157,6 +159,7 @@ impl Response {
                         .and_then(|sealing| sealing.node_key)
                         .map_or_else(Bytes::new, |key| Bytes::copy_from_slice(&key.0)),
                     lookups: *lookups,
+                    having: *having,
                 })
             }
             Response::Prepared { prepared, table_schema } => {
@@ -203,14 +206,15 @@ impl Response {
         let body = &message.body;
         Ok(match message.kind {
             FrameKind::Welcome => {
-                let proto::Welcome { version, server, tenant, instance, newest, suites, node_key, lookups } =
-                    read(body)?;
-                let (tenant, newest) = (TenantName::new(tenant)?, Version(newest));
+                let welcome: proto::Welcome = read(body)?;
+                let proto::Welcome { version, server, instance, suites, node_key, .. } = welcome;
+                let (tenant, newest) = (TenantName::new(welcome.tenant)?, Version(welcome.newest));
+                let (lookups, having) = (welcome.lookups, welcome.having);
                 // A node of a later version may know other cipher suites only, or have a key of another form; both are
                 // ignored.
                 let node_key = node_key[..].try_into().ok().map(PublicKey);
                 let sealing = suites.contains(&SUITE).then_some(Sealing { node_key });
-                Response::Hello { version, server, tenant, instance, newest, sealing, lookups }
+                Response::Hello { version, server, tenant, instance, newest, sealing, lookups, having }
             }
             FrameKind::Prepared => proto::read_prepared(read(body)?)?,
             FrameKind::Batch => {
@@ -269,6 +273,7 @@ impl Response {
                     newest: Version(3),
                     sealing: None,
                     lookups: false,
+                    having: true,
                 },
                 Response::Hello {
                     version: 1,
@@ -278,6 +283,7 @@ impl Response {
                     newest: Version(0),
                     sealing: Some(Sealing { node_key: None }),
                     lookups: true,
+                    having: false,
                 },
                 Response::Hello {
                     version: 1,
@@ -287,6 +293,7 @@ impl Response {
                     newest: Version(0),
                     sealing: Some(Sealing { node_key: Some(PublicKey([7; 32])) }),
                     lookups: false,
+                    having: false,
                 },
             ],
             FrameKind::Prepared => [prepared(), prepared_with_lookups()]

@@ -218,6 +218,7 @@ fn program(table: TableName, is_rows: bool, least: Option<i64>) -> Checked<Progr
         lookups: Vec::new(),
         filter,
         output: Output::Rows(columns),
+        having: None,
         order: Vec::new(),
         limit: None,
     })

@@ -16,48 +16,58 @@ use datafusion::logical_expr::{
 };
 use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Returns the schema of the program below the projection: group keys, then states and other aggregates, with the types
-/// of `of`.
+/// Returns the schema of the program below the projection to the columns of `whole`: group keys, then states and other
+/// aggregates. Columns of `whole` have its names and types, and others those of `of`, the result of the program.
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
-pub(crate) fn states_schema(of: &arrow_schema::Schema) -> Result<DFSchemaRef> {
-    let field = |(i, field): (usize, &FieldRef)| {
-        let named = Field::new(format!("state{i}"), field.data_type().clone(), true);
-        (None::<TableReference>, Arc::new(named))
+pub(crate) fn states_schema(
+    of: &arrow_schema::Schema,
+    outcomes: &[Outcome],
+    whole: &DFSchema,
+) -> Result<DFSchemaRef> {
+    let mut names = HashSet::new();
+    let field = |(place, field): (usize, &FieldRef)| {
+        let is_same = |outcome: &Outcome| outcome.column == place && outcome.reading.is_none();
+        let shown = outcomes.iter().position(is_same).map(|at| whole.field(at));
+        let data_type = shown.unwrap_or(field).data_type().clone();
+        let mut name = shown.map_or_else(|| format!("state {place}"), |field| field.name().clone());
+        while !names.insert(name.clone()) {
+            name.push('\'');
+        }
+        (None::<TableReference>, Arc::new(Field::new(name, data_type, true)))
     };
     let fields = of.fields().iter().enumerate().map(field).collect();
-    Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
+    Ok(Arc::new(DFSchema::new_with_metadata(fields, HashMap::new())?))
 }
 
 /// Returns the plan with schema `whole` that reads `outcomes` from `states`, a plan whose schema is that of
-/// [`states_schema`], with `keys` group keys.
+/// [`states_schema`].
 ///
 /// # Errors
 /// Fails only on a bug in this crate.
 pub(crate) fn read_above(
     states: LogicalPlan,
-    keys: usize,
     outcomes: &[Outcome],
     whole: &DFSchemaRef,
 ) -> Result<LogicalPlan> {
-    let column = |i: usize| Expr::Column(Column::new_unqualified(format!("state{i}")));
-    let value = |(i, field): (usize, &FieldRef)| match i.checked_sub(keys).map(|i| &outcomes[i]) {
-        None => column(i),
-        Some(Outcome { aggregate, reading: None }) => column(keys + aggregate),
-        Some(Outcome { aggregate, reading: Some((form, reading)) }) => {
-            let arguments = vec![column(keys + aggregate)];
+    let column = |at: usize| Expr::Column(Column::new_unqualified(states.schema().field(at).name()));
+    let value = |(outcome, field): (&Outcome, &FieldRef)| match &outcome.reading {
+        None => column(outcome.column),
+        Some((form, reading)) => {
+            let arguments = vec![column(outcome.column)];
             let signature = Signature::any(1, Volatility::Immutable);
             let read = Read { form: *form, reading: reading.clone(), result: Arc::clone(field), signature };
             Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(read)), arguments))
         }
     };
-    let named = |(i, (qualifier, field)): (usize, (Option<&TableReference>, &FieldRef))| {
-        value((i, field)).alias_qualified(qualifier.cloned(), field.name().clone())
+    let named = |(outcome, (qualifier, field)): (&Outcome, (Option<&TableReference>, &FieldRef))| {
+        value((outcome, field)).alias_qualified(qualifier.cloned(), field.name().clone())
     };
-    let values = whole.iter().enumerate().map(named).collect();
+    let values = outcomes.iter().zip(whole.iter()).map(named).collect();
     Ok(LogicalPlan::Projection(Projection::try_new_with_schema(values, Arc::new(states), Arc::clone(whole))?))
 }
 

@@ -34,6 +34,7 @@ fn program(output: Output) -> Program {
         lookups: Vec::new(),
         filter: None,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

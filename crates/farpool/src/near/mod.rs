@@ -33,7 +33,7 @@ use farpool_model::{
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
 use farpool_planner::estimate::selectivity;
-use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle, RemotePool};
+use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle, RemotePool, Takes};
 use futures::Stream;
 use results::{At, Results};
 use std::collections::HashMap;
@@ -356,9 +356,9 @@ impl Pool for NearPool {
         true
     }
 
-    /// Returns false: joins at the node would not use the columns that are here.
-    fn takes_lookups(&self) -> bool {
-        false
+    /// Returns what the node takes but lookups, because joins at the node would not use the columns that are here.
+    fn takes(&self) -> Takes {
+        Takes { lookups: false, ..self.remote.takes() }
     }
 
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {

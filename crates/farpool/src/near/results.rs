@@ -266,6 +266,7 @@ mod tests {
             lookups: Vec::new(),
             filter: None,
             output,
+            having: None,
             order: Vec::new(),
             limit: Some(number),
         }

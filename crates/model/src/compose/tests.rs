@@ -78,13 +78,37 @@ fn what_a_program_does_last_nothing_comes_after() {
     assert_eq!(by_first(&mut cut).unwrap_err(), message(Refusal::SortAfterCut));
     let mut groups = table();
     grouped(&mut groups).unwrap();
-    assert_eq!(groups.filter(condition).unwrap_err(), message(Refusal::FilterOfAggregates));
     assert_eq!(grouped(&mut groups).unwrap_err(), message(Refusal::AggregationOfAggregates));
     let nothing = |_: &[Slot]| Ok::<_, Error>(Vec::new());
     assert_eq!(groups.append(nothing).unwrap_err(), message(Refusal::ComputesWithAggregates));
     let mut sorted = table();
     by_first(&mut sorted).unwrap();
     assert_eq!(program(sorted).unwrap_err(), message(Refusal::SortWithoutLimit));
+}
+
+#[test]
+fn a_filter_of_groups_follows_its_columns_through_projections() {
+    let budget = Allowance::default();
+    let mut groups = table();
+    grouped(&mut groups).unwrap();
+    let rows =
+        Schema::new((0..3).map(|i| Field::new(format!("c{i}"), DataType::Int64, true)).collect::<Vec<_>>());
+    let schema = groups.groups_schema(&rows, &budget).unwrap().unwrap();
+    let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+    assert_eq!(names, ["c0", "c1", "n"]);
+    assert!(table().groups_schema(&rows, &budget).unwrap().is_none());
+    groups.filter(|columns| Ok::<_, Error>(less(columns[2].copied(1, &budget)?, 5))).unwrap();
+    groups.filter(|columns| Ok::<_, Error>(less(columns[0].copied(1, &budget)?, 7))).unwrap();
+    assert_eq!(groups.select(&[0, 1], &budget).unwrap_err(), Refusal::DropsFiltered.into_error());
+    groups.select(&[1, 0, 2], &budget).unwrap();
+    let having = Expr::And(vec![less(Expr::Column(2), 5), less(Expr::Column(1), 7)]);
+    let made = program(groups).unwrap();
+    assert_eq!((made.filter.as_ref(), made.having.as_ref()), (None, Some(&having)));
+    let wrong = Program { output: Output::Rows(Vec::new()), ..made.clone() };
+    assert_eq!(wrong.result_schema(&rows).unwrap_err().kind, ErrorKind::Invalid);
+    let wrong = Program { having: Some(Expr::Column(2)), ..made.clone() };
+    assert_eq!(wrong.result_schema(&rows).unwrap_err().kind, ErrorKind::Invalid);
+    assert_eq!(made.output.shown(&having, &rows).to_string(), "(count(*) < 5 AND c0 < 7)");
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub const EXPR_NODE_BYTES: usize = 256;
 /// than this.
 pub const EXPR_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
 
+/// Maximum bytes of a condition on groups that a node evaluates. Reason: it is evaluated on a batch of groups in one go.
+pub const HAVING_BYTES_MAX: usize = 1 << 20;
+
 /// Maximum bytes of expressions that are created while a plan is decoded. Reason: room for those of the program, and as
 /// many again for columns that projections pass on and a later one drops.
 pub const PLAN_EXPR_BYTES_MAX: usize = 2 * EXPR_BYTES_MAX;

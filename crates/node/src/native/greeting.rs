@@ -236,8 +236,8 @@ fn hello(
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
     let (instance, newest) = (node.instance(), node.catalog().newest_version());
     let sealing = Some(Sealing { node_key: node.node_key().map(|key| key.public()) });
-    let lookups = true;
-    let welcome = Response::Hello { version, server, tenant, instance, newest, sealing, lookups };
+    let (lookups, having) = (true, true);
+    let welcome = Response::Hello { version, server, tenant, instance, newest, sealing, lookups, having };
     Ok((caller, pass, guard, welcome.encode()?))
 }
 

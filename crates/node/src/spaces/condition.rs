@@ -120,6 +120,7 @@ impl CompiledCondition {
             lookups: Vec::new(),
             filter: Some(condition.clone()),
             output: Output::Rows(vec![column]),
+            having: None,
             order: Vec::new(),
             limit: None,
         };

@@ -43,6 +43,7 @@ fn program(filter: Option<Expr>) -> Program {
         lookups: Vec::new(),
         filter,
         output: Output::Rows([("id", 0), ("n", 1)].map(column).to_vec()),
+        having: None,
         order: Vec::new(),
         limit: None,
     }

@@ -5,12 +5,17 @@ use super::NONE;
 use super::build::LookupTable;
 use crate::failure;
 use crate::topk::compact;
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow_schema::SchemaRef;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take;
 use farpool_model::Result;
 use parking_lot::Mutex;
 use std::sync::Arc;
+
+/// Maximum bytes of the strings that are looked up for one group. Reason: the memory for groups bounds their number, not what
+/// they are completed with, and a step completes some thousand groups.
+const TEXT_BYTES_MAX: usize = 1 << 10;
 
 /// Origin of a key of a completed group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +46,23 @@ pub struct Completion {
 
 impl Completion {
     /// Creates a completion with these steps, each with the table of its lookup, in which keys must be unique. Completed
-    /// groups have the keys `keys`, then the aggregates, in `schema`.
+    /// groups have the keys `keys`, then the aggregates, in `schema`. Returns `None` if groups may be completed with long
+    /// strings.
     pub fn new(
         steps: Vec<(Arc<LookupTable>, Vec<Origin>)>,
         keys: Vec<Origin>,
         keys_grouped: usize,
         schema: SchemaRef,
-    ) -> Completion {
-        let (tables, steps): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
-        Completion { steps, keys, keys_grouped, schema, tables: Mutex::new(Some(tables.into())) }
+    ) -> Option<Completion> {
+        let (tables, steps): (Vec<Arc<LookupTable>>, Vec<_>) = steps.into_iter().unzip();
+        let text_bytes = |key: &Origin| match *key {
+            Origin::Group(_) => 0,
+            Origin::LookedUp { step, column } => longest(&tables[step].columns()[column]),
+        };
+        if keys.iter().map(text_bytes).sum::<usize>() > TEXT_BYTES_MAX {
+            return None;
+        }
+        Some(Completion { steps, keys, keys_grouped, schema, tables: Mutex::new(Some(tables.into())) })
     }
 
     /// Drops the tables, because nothing more is completed.
@@ -85,6 +98,16 @@ impl Completion {
         let columns = keys.chain(aggregates).collect::<Result<Vec<_>>>()?;
         RecordBatch::try_new(self.schema.clone(), columns).map_err(failure::of_kernel)
     }
+}
+
+/// Returns the bytes of the longest string of an array; 0 if it has none.
+fn longest(array: &ArrayRef) -> usize {
+    let longest = match array.data_type() {
+        DataType::Utf8View => array.as_string_view().lengths().max(),
+        DataType::BinaryView => array.as_binary_view().lengths().max(),
+        _ => None,
+    };
+    longest.map_or(0, |bytes| bytes as usize)
 }
 
 /// Returns a key of groups; `rows` are those that the steps so far have found.

@@ -3,12 +3,15 @@
 
 use super::{Input, Paths, Verdict};
 use crate::aggregate::{Aggregation, FittedAggregation, Merging, Partial};
+use crate::evaluate::{Compiled, Frame, truth};
+use crate::failure;
 use crate::lookup::Completion;
 use crate::project::{Emit, Pending, Projection};
 use crate::select::Filter;
-use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
+use crate::topk::{Candidates, Collector, Threshold, Top, TopRows, compact};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use arrow_select::filter::filter_record_batch;
 use farpool_columns::RowGroup;
 use farpool_model::{Columns, Error, Output, Program, Result};
 use parking_lot::Mutex;
@@ -28,6 +31,8 @@ pub(super) struct Grouping {
     aggregation: Arc<FittedAggregation>,
     /// Completes the groups first.
     completion: Option<Arc<Completion>>,
+    /// Drops groups for which a condition is not true; there is none if groups are emitted in parts.
+    having: Option<Arc<Compiled>>,
     /// Keeps the first groups of a sort order.
     top: Option<Top>,
 }
@@ -75,9 +80,11 @@ impl Operator {
                 Operator::Rows(Projection::new(columns, source.columns, schema, program.limit)?)
             }
             (Output::Aggregate { keys, aggregates }, top) => {
-                let aggregation = Aggregation::new(keys, aggregates, source.columns, schema)?;
+                let aggregation = Aggregation::new(keys, aggregates, source.columns, schema.clone())?;
                 let aggregation = Arc::new(fitted(aggregation.with_paths(source.paths), source)?);
-                Operator::Aggregate(Grouping { aggregation, completion: None, top })
+                let having = program.having.as_ref().map(|having| Compiled::new(having, schema.as_ref()));
+                let having = having.transpose()?.map(Arc::new);
+                Operator::Aggregate(Grouping { aggregation, completion: None, having, top })
             }
         })
     }
@@ -90,12 +97,12 @@ impl Operator {
         if let Operator::Aggregate(grouping) = self { Some(&grouping.aggregation) } else { None }
     }
 
-    /// Returns this aggregation with its groups completed, and then cut as those of `whole`; `None` if one of the two does
-    /// not aggregate.
+    /// Returns this aggregation with its groups completed, and then filtered and cut as those of `whole`; `None` if one of the
+    /// two does not aggregate.
     pub(super) fn completed(&self, whole: &Operator, completion: Arc<Completion>) -> Option<Operator> {
         let (Operator::Aggregate(grouping), Operator::Aggregate(whole)) = (self, whole) else { return None };
-        let (aggregation, top) = (grouping.aggregation.clone(), whole.top.clone());
-        Some(Operator::Aggregate(Grouping { aggregation, completion: Some(completion), top }))
+        let aggregation = grouping.aggregation.clone();
+        Some(Operator::Aggregate(Grouping { aggregation, completion: Some(completion), ..whole.clone() }))
     }
 
     pub(super) fn top(&self) -> Option<&TopRows> {
@@ -160,7 +167,8 @@ impl Operator {
                 projection.finish(&mut pending[task].lock(), emit).map(|_| ())
             }
             (Operator::Aggregate(grouping), MergeWork::Aggregate(merging, collector)) => {
-                let groups = |emit: &mut Emit<'_>| grouping.merge(merging, task, emit);
+                let merge = |emit: &mut Emit<'_>| merging.run(&grouping.aggregation, task, emit);
+                let groups = |emit: &mut Emit<'_>| grouping.passing(emit, merge);
                 match collector {
                     Some(collector) => collector.run(groups, emit),
                     None => groups(emit),
@@ -177,19 +185,64 @@ impl Grouping {
         &self.aggregation
     }
 
-    /// Runs one merge task, and completes its groups.
-    fn merge(&self, merging: &Merging, task: usize, emit: &mut Emit<'_>) -> Result<()> {
-        let Some(completion) = &self.completion else { return merging.run(&self.aggregation, task, emit) };
-        let mut failed = None;
-        merging.run(&self.aggregation, task, &mut |groups| match completion.complete(&groups) {
-            Ok(groups) => emit(groups),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        })?;
-        failed.map_or(Ok(()), Err)
+    /// Completes the groups that `produce` emits, which may be parts of groups, and passes them to `emit`.
+    ///
+    /// # Errors
+    /// Errors of `produce`, and of [`Completion::complete`].
+    pub(super) fn completing<T>(
+        &self,
+        emit: &mut Emit<'_>,
+        produce: impl FnOnce(&mut Emit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        match &self.completion {
+            Some(completion) => changing(|groups| completion.complete(&groups), emit, produce),
+            None => produce(emit),
+        }
     }
+
+    /// Completes the groups that `produce` emits, and passes those to `emit` for which the condition on groups is true.
+    ///
+    /// # Errors
+    /// Errors of [`Grouping::completing`]; `Invalid` if the condition fails on a group.
+    fn passing<T>(&self, emit: &mut Emit<'_>, produce: impl FnOnce(&mut Emit<'_>) -> Result<T>) -> Result<T> {
+        match &self.having {
+            Some(having) => {
+                changing(|groups| kept(having, &groups), emit, |emit| self.completing(emit, produce))
+            }
+            None => self.completing(emit, produce),
+        }
+    }
+}
+
+/// Passes the batches that `produce` emits to `emit`, changed by `change`.
+fn changing<T>(
+    change: impl Fn(RecordBatch) -> Result<RecordBatch>,
+    emit: &mut Emit<'_>,
+    produce: impl FnOnce(&mut Emit<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut failed = None;
+    let produced = produce(&mut |batch| match change(batch) {
+        Ok(batch) => emit(batch),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    failed.map_or(Ok(produced), Err)
+}
+
+/// Returns the groups for which the condition is true.
+fn kept(condition: &Compiled, groups: &RecordBatch) -> Result<RecordBatch> {
+    let column = |column: &usize| (*column, groups.column(*column).clone());
+    let columns = condition.columns().iter().map(column).collect();
+    let passing = truth(&condition.array(&Frame::new(groups.num_rows(), columns))?);
+    let kept = filter_record_batch(groups, &passing).map_err(failure::of_kernel)?;
+    if kept.num_rows() > groups.num_rows() / 2 {
+        return Ok(kept);
+    }
+    // Few groups do not keep the strings of all.
+    let columns = kept.columns().iter().cloned().map(compact).collect();
+    RecordBatch::try_new(kept.schema(), columns).map_err(failure::of_kernel)
 }
 
 impl Held {

@@ -204,8 +204,8 @@ impl Plan {
             }
             (Operator::Aggregate(grouping), Held::Aggregate(partial)) => {
                 let aggregation = grouping.aggregation();
-                let Passed { rows, bypassed, unread } =
-                    aggregation.run(batches, memo, buffers, partial, emit)?;
+                let run = |emit: &mut Emit<'_>| aggregation.run(batches, memo, buffers, partial, emit);
+                let Passed { rows, bypassed, unread } = grouping.completing(emit, run)?;
                 let columns = if unread { &[] } else { of_passed(rows) };
                 Ok(Scanned { passed: rows, bypassed, unread, columns })
             }

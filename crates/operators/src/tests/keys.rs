@@ -109,6 +109,7 @@ fn program(schema: &Schema, keys: &[usize]) -> Program {
         lookups: Vec::new(),
         filter: None,
         output: Output::Aggregate { keys, aggregates },
+        having: None,
         order: Vec::new(),
         limit: None,
     }

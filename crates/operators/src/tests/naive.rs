@@ -49,7 +49,13 @@ pub(super) fn run(program: &Program, schema: &Schema, rows: &[Vec<Value>]) -> Re
                 }
                 Ok(out)
             };
-            groups.into_values().map(finish).collect()
+            let groups = groups.into_values().map(finish).collect::<Result<Vec<_>>>()?;
+            let Some(having) = &program.having else { return Ok(groups) };
+            let result = program.result_schema(schema)?;
+            let keep = |group: Vec<Value>| {
+                Ok((eval(having, &group, &result)? == Value::Bool(true)).then_some(group))
+            };
+            groups.into_iter().filter_map(|group| keep(group).transpose()).collect()
         }
     }
 }

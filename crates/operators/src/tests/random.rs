@@ -222,15 +222,34 @@ pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
         let aggregates = (0..count).map(|i| aggregate(random, schema, &keys, i)).collect();
         Output::Aggregate { keys, aggregates }
     };
+    let having = if random.chance(30) { having(random, &output, schema) } else { None };
     Program {
         table: TableName::new("t").unwrap(),
         version: None,
         lookups: Vec::new(),
         filter,
         output,
+        having,
         order: Vec::new(),
         limit: None,
     }
+}
+
+/// Returns a random condition on the groups of `output`; `None` if it has none, or their columns have no defined bits, which
+/// is true of floats and states.
+fn having(random: &mut Random, output: &Output, schema: &Schema) -> Option<Expr> {
+    let Output::Aggregate { keys, aggregates } = output else { return None };
+    let of_keys = keys.iter().map(|key| (key.field(schema).unwrap(), false));
+    let of_aggregates = aggregates.iter().map(|a| (a.field(schema).unwrap(), a.function.is_state()));
+    let fields = of_keys.chain(of_aggregates).enumerate();
+    let exact = fields.filter(|(_, (field, is_state))| !is_state && !field.data_type().is_floating());
+    let (places, fields): (Vec<usize>, Vec<Field>) = exact.map(|(place, (field, _))| (place, field)).unzip();
+    if fields.is_empty() {
+        return None;
+    }
+    let mut having = condition(random, &Schema::new(fields), 1);
+    having.renumber(&|column| places[column]);
+    Some(having)
 }
 
 fn any(random: &mut Random, schema: &Schema) -> Expr {

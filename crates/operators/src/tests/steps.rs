@@ -80,7 +80,16 @@ fn table(rows: usize, texts: usize) -> TestTable {
 
 fn program(filter: Option<Expr>, output: Output) -> Program {
     let table = TableName::new("t").unwrap();
-    Program { table, version: None, lookups: Vec::new(), filter, output, order: Vec::new(), limit: None }
+    Program {
+        table,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        having: None,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn like(pattern: &str) -> Expr {

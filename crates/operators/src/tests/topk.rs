@@ -153,7 +153,16 @@ proptest! {
 
 fn program(filter: Option<Expr>, output: Output, order: Vec<SortKey>, limit: u64) -> Program {
     let table = TableName::new("t").unwrap();
-    Program { table, version: None, lookups: Vec::new(), filter, output, order, limit: Some(limit) }
+    Program {
+        table,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        having: None,
+        order,
+        limit: Some(limit),
+    }
 }
 
 fn ascending(column: usize) -> SortKey {

@@ -23,6 +23,7 @@ proptest! {
                 lookups: Vec::new(),
                 filter: Some(filter.clone()),
                 output: Output::Rows(vec![NamedExpr::column(&table.schema, 0)]),
+                having: None,
                 order: Vec::new(),
                 limit: None,
             };

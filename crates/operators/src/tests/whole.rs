@@ -88,6 +88,7 @@ fn program(random: &mut Random) -> Program {
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

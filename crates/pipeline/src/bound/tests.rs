@@ -45,6 +45,7 @@ fn program(filter: Option<Expr>, output: Output) -> BoundProgram {
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     };

@@ -48,6 +48,7 @@ fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, 
         lookups: Vec::new(),
         filter: None,
         output,
+        having: None,
         order: Vec::new(),
         limit: Some(9),
     };

@@ -98,8 +98,8 @@ impl Regrouped {
             keys: left.iter().map(|place| keys[*place].clone()).collect(),
             aggregates: aggregates.clone(),
         };
-        // Groups are cut when they are complete, since the sort keys may be looked up.
-        let upper = Program { output, order: Vec::new(), limit: None, ..upper.clone() };
+        // Groups are filtered and cut when they are complete, since what decides may be looked up.
+        let upper = Program { output, having: None, order: Vec::new(), limit: None, ..upper.clone() };
         Ok(Some(Regrouped {
             reads: reads(&upper, lookups),
             forms: forms(&upper, &row.schema),
@@ -111,14 +111,14 @@ impl Regrouped {
     }
 
     /// Returns the plan that groups by fewer keys, and completes the groups to those of `whole`, given the tables of all
-    /// lookups; `None` if the keys of a lookup are not unique.
+    /// lookups; `None` if the keys of a lookup are not unique, or it has long strings.
     pub fn plan(&self, whole: &Plan, tables: &[Arc<LookupTable>]) -> Option<(Plan, Arc<Completion>)> {
         if !self.steps.iter().all(|step| tables[step.lookup].is_unique()) {
             return None;
         }
         let steps = self.steps.iter().map(|step| (tables[step.lookup].clone(), step.keys.clone()));
         let (keys, schema) = (self.keys.clone(), whole.schema().clone());
-        let completion = Arc::new(Completion::new(steps.collect(), keys, self.keys_grouped, schema));
+        let completion = Arc::new(Completion::new(steps.collect(), keys, self.keys_grouped, schema)?);
         Some((self.upper.completed(whole, completion.clone())?, completion))
     }
 }

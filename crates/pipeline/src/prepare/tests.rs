@@ -61,6 +61,7 @@ fn program(filter: Option<Expr>, output: Output, limit: Option<u64>) -> Program 
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: Vec::new(),
         limit,
     }
@@ -110,6 +111,35 @@ fn what_can_run_runs_as_it_is() {
     check(&program(None, whole.clone(), None), "scan exact, aggregate exact", (None, whole, None));
     let computed = Output::Rows(vec![named("x", Expr::arithmetic(ArithmeticOp::Add, column(0), column(1)))]);
     check(&program(None, computed.clone(), None), "scan exact, project exact", (None, computed, None));
+}
+
+#[test]
+fn a_condition_on_groups_goes_with_the_groups() {
+    let having = Some(more_than(1, 5));
+    let groups = Program { having: having.clone(), ..program(None, sum_by_a(), Some(3)) };
+    let prepared =
+        check(&groups, "scan exact, group exact, having exact, limit exact", (None, sum_by_a(), Some(3)));
+    assert_eq!(prepared.answers[2].detail, "sum(b) > 5");
+
+    let unknown = Program { having: Some(opaque()), ..groups.clone() };
+    let prepared = prepare(&unknown, &schema(), Version(7)).unwrap();
+    let answers: Vec<Answer> = prepared.answers.iter().map(|answer| answer.answer).collect();
+    assert_eq!(answers, [Answer::Exact, Answer::Exact, Answer::Refused, Answer::Refused]);
+    assert_eq!((&prepared.effective.having, prepared.effective.limit), (&None, None));
+    assert_eq!(prepared.effective.output, sum_by_a());
+
+    let filtered = Program { filter: Some(opaque()), ..groups.clone() };
+    let prepared = prepare(&filtered, &schema(), Version(7)).unwrap();
+    let shown = prepared.answers.iter().map(|a| format!("{} {:?}", a.operator, a.answer).to_lowercase());
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    assert_eq!(shown, "scan exact, filter refused, group refused, having refused, limit refused");
+    assert_eq!(prepared.effective.having, None);
+
+    for wrong in
+        [Program { having: Some(column(1)), ..groups }, Program { having, ..program(None, rows(&[0]), None) }]
+    {
+        assert_eq!(prepare(&wrong, &schema(), Version(7)).unwrap_err().kind, ErrorKind::Invalid);
+    }
 }
 
 #[test]

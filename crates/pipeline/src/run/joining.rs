@@ -53,8 +53,6 @@ pub(super) struct Joins {
     /// Conditions that were added to the program, and the memory of its plans.
     conditions: Option<Expr>,
     memory: Memory,
-    /// Whether groups may be returned in parts, which are those of the program's own keys.
-    is_partial: bool,
 }
 
 /// The scan behind which rows are looked up.
@@ -148,7 +146,6 @@ impl Joins {
             scan: OnceLock::new(),
             conditions: program.conditions().cloned(),
             memory: program.budget().memory(),
-            is_partial: program.prepared().is_partial(),
         }))
     }
 
@@ -324,7 +321,7 @@ impl Joins {
         let direct = self.joined.direct.as_ref().filter(|_| tables.iter().all(|table| table.is_exact()));
         let direct = direct.map(|program| Plan::compile(program, table, self.memory)).transpose()?;
         let direct = direct.filter(|plan| self.fits(plan));
-        let regrouped = self.joined.regrouped.as_ref().filter(|_| direct.is_none() && !self.is_partial);
+        let regrouped = self.joined.regrouped.as_ref().filter(|_| direct.is_none());
         let regrouped = regrouped.and_then(|regrouped| regrouped.plan(&self.joined.upper, tables));
         let regrouped = regrouped.filter(|(plan, _)| self.fits(plan));
         let mut conditions = Vec::new();

@@ -115,8 +115,16 @@ pub(super) fn bound(
     budget: Budget,
 ) -> BoundProgram {
     let name = TableName::new("t").unwrap();
-    let program =
-        Program { table: name, version: None, lookups: Vec::new(), filter, output, order: Vec::new(), limit };
+    let program = Program {
+        table: name,
+        version: None,
+        lookups: Vec::new(),
+        filter,
+        output,
+        having: None,
+        order: Vec::new(),
+        limit,
+    };
     BoundProgram::prepare(&program, table.clone(), Version(1), budget).unwrap()
 }
 
@@ -275,6 +283,7 @@ fn start_top(table: &Arc<Table>, filter: Option<Expr>, output: Output, key: Sort
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: vec![key],
         limit: Some(limit),
     };

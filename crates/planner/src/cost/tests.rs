@@ -44,6 +44,7 @@ fn program(filter: Option<Expr>, output: Output) -> Program {
         lookups: Vec::new(),
         filter,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

@@ -68,6 +68,7 @@ fn program(conditions: Vec<Expr>, output: Output) -> Program {
         lookups: Vec::new(),
         filter: Expr::all(conditions),
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

@@ -9,6 +9,7 @@
 
 use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
+use crate::Takes;
 use bytes::{BufMut, BytesMut};
 use farpool_model::{Error, Program, Result, Version, cast, limits};
 use farpool_wire::sealed::{Digest, Opener, Proof};
@@ -65,8 +66,8 @@ pub(super) struct Greeting {
     pub instance: u64,
     /// The newest version of any table at the time of the handshake.
     pub newest: Version,
-    /// Whether the node takes plans with lookups.
-    pub takes_lookups: bool,
+    /// The parts of programs that the node takes.
+    pub takes: Takes,
 }
 
 /// A connection after the handshake. Dropping it closes the socket.
@@ -78,7 +79,7 @@ pub(super) struct Connection {
     sealed: Option<(Proof, Digest)>,
     instance: u64,
     newest: AtomicU64,
-    takes_lookups: bool,
+    takes: Takes,
 }
 
 #[derive(Debug)]
@@ -132,30 +133,26 @@ impl Connection {
             tokio::spawn(async move { reader.read(received).await }).abort_handle(),
             tokio::spawn(async move { writer.sender.run(&*writer.socket).await }).abort_handle(),
         ];
-        let Greeting { instance, newest, takes_lookups } = greeting;
-        Connection { shared, tasks, sealed, instance, newest: AtomicU64::new(newest.0), takes_lookups }
+        let Greeting { instance, newest, takes } = greeting;
+        Connection { shared, tasks, sealed, instance, newest: AtomicU64::new(newest.0), takes }
     }
 
     /// Returns what the node told in the handshake, with the newest table version known so far. A load that begins later
     /// creates a newer version.
     pub fn node(&self) -> Greeting {
         let newest = Version(self.newest.load(Ordering::Relaxed));
-        Greeting { instance: self.instance, newest, takes_lookups: self.takes_lookups }
+        Greeting { instance: self.instance, newest, takes: self.takes }
     }
 
     /// Checks that the node takes the plan of `program`, before it is sent.
     ///
     /// # Errors
-    /// `Invalid` if the program has lookups, which the node does not know.
+    /// `Invalid` if the program has a part that the node does not know.
     pub fn check_takes(&self, program: &Program) -> Result<()> {
-        if program.lookups.is_empty() || self.takes_lookups {
-            return Ok(());
-        }
+        let Some(missing) = self.takes.missing(program) else { return Ok(()) };
         let place = &self.shared.place;
-        Err(Error::invalid(format!(
-            "the node at {place} does not know lookups, which join tables in the pool"
-        ))
-        .advise("upgrade the node, or join in the engine"))
+        Err(Error::invalid(format!("the node at {place} does not know {missing}"))
+            .advise("upgrade the node, or let the engine do this"))
     }
 
     /// Records a table version that the node has reported.

@@ -6,7 +6,7 @@ use super::connection::{Connection, Greeting, Patience};
 use super::connector::Connector;
 use super::mailbox::Unread;
 use super::trust;
-use crate::PoolUrl;
+use crate::{PoolUrl, Takes};
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, Result, limits};
 use farpool_wire::sealed::{self, Proof};
@@ -147,10 +147,11 @@ async fn welcome(
 ) -> Result<(Greeting, Option<Sealing>)> {
     let message = first_message(socket, received, url).await?;
     match Response::decode(&message, None).map_err(|error| error.at(url))? {
-        Response::Hello { version, instance, newest, sealing, lookups, .. }
+        Response::Hello { version, instance, newest, sealing, lookups, having, .. }
             if (VERSION_MIN..=VERSION_MAX).contains(&version) =>
         {
-            Ok((Greeting { instance, newest, takes_lookups: lookups }, sealing))
+            let takes = Takes { lookups, having };
+            Ok((Greeting { instance, newest, takes }, sealing))
         }
         Response::Hello { version, .. } => Err(Error::invalid(format!(
             "{url} speaks version {version} of the protocol, this program {VERSION_MIN} to {VERSION_MAX}"

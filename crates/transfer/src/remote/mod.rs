@@ -21,7 +21,7 @@ pub use backup::RemoteBackup;
 pub use chunks::ChunkStream;
 pub use connector::Connector;
 
-use crate::{BatchStream, Execution, Handle, Pool, PoolUrl, ReceiptHandle};
+use crate::{BatchStream, Execution, Handle, Pool, PoolUrl, ReceiptHandle, Takes};
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use connection::{Channel, Connection};
@@ -39,7 +39,6 @@ use memory::Results;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -71,8 +70,8 @@ pub struct RemotePool {
     /// version numbers.
     described: Mutex<HashMap<TableName, (Weak<Connection>, TableInfo)>>,
     load_ids: LoadIds,
-    /// Whether the node took lookups when the latest connection was opened.
-    takes_lookups: AtomicBool,
+    /// The parts of programs that the node took when the latest connection was opened.
+    takes: Mutex<Takes>,
 }
 
 impl RemotePool {
@@ -102,7 +101,7 @@ impl RemotePool {
 
     async fn dial(dialer: Dialer, memory: Arc<Results>) -> Result<Self> {
         let first = dialer.dial().await?;
-        let takes_lookups = AtomicBool::new(first.node().takes_lookups);
+        let takes = Mutex::new(first.node().takes);
         Ok(RemotePool {
             results: ResultForm::default(),
             memory,
@@ -111,7 +110,7 @@ impl RemotePool {
             schemas: Mutex::default(),
             described: Mutex::default(),
             load_ids: LoadIds::new(),
-            takes_lookups,
+            takes,
         })
     }
 
@@ -142,7 +141,7 @@ impl RemotePool {
             return Ok(connection.clone());
         }
         let connection = Arc::new(self.dialer.dial().await?);
-        self.takes_lookups.store(connection.node().takes_lookups, Ordering::Relaxed);
+        *self.takes.lock() = connection.node().takes;
         connections.push(connection.clone());
         Ok(connection)
     }
@@ -305,6 +304,7 @@ impl Kept {
             lookups: Vec::new(),
             filter: Some(conditions.clone()),
             output: Output::Rows(Vec::new()),
+            having: None,
             order: Vec::new(),
             limit: None,
             ..handle.effective.clone()
@@ -373,8 +373,8 @@ impl Pool for RemotePool {
         true
     }
 
-    fn takes_lookups(&self) -> bool {
-        self.takes_lookups.load(Ordering::Relaxed)
+    fn takes(&self) -> Takes {
+        *self.takes.lock()
     }
 
     async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
@@ -443,6 +443,16 @@ impl Pool for RemotePool {
                 let schema = Some(SchemaFingerprint::of(&kept.schema));
                 let request = Request::Execute { plan, schema, results };
                 let (prepared, channel) = self.start(&program, &request).await?;
+                let does = |program: &Program| {
+                    (program.output.clone(), program.having.clone(), program.order.clone(), program.limit)
+                };
+                // A node that was started again may have less memory, and leave more to the engine than is planned.
+                if does(&prepared.effective) != does(&program) {
+                    let table = program.table.as_str();
+                    return Err(Error::stale(format!(
+                        "the node does less of the program over {table:?} now"
+                    )));
+                }
                 Ok(self.execution(Arc::new(prepared), channel, streams_wanted))
             }
             Err(error) => Err(error),

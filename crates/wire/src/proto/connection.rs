@@ -43,6 +43,8 @@ pub struct Welcome {
     pub node_key: Bytes,
     #[prost(bool, tag = "8")]
     pub lookups: bool,
+    #[prost(bool, tag = "9")]
+    pub having: bool,
 }
 
 /// Body of the message `Sealed`.

@@ -6,7 +6,7 @@
 //! decoded. So the recursion is bounded, and no program is made that is too deep to be dropped.
 
 use super::aggregates::{grouping_expressions, measure};
-use super::encode::TABLE_VERSION_TYPE;
+use super::encode::{TABLE_VERSION_TYPE, unknown_groups};
 use super::expressions::{Extensions, PlanExpressions, Reader};
 use super::proto::{self, PlanRelType, ReadType, RelType, RexType};
 use super::{given, joins, order, read, size, types};
@@ -243,7 +243,7 @@ impl<'a> Scan<'a> {
     fn apply(&mut self, relation: RelType) -> Result<()> {
         let (common, extension) = match relation {
             RelType::Filter(filter) => {
-                self.stack.filter(|columns| self.reader.expression(&filter.condition, columns))?;
+                self.filter(&filter.condition)?;
                 (filter.common, filter.advanced_extension)
             }
             RelType::Project(project) => {
@@ -281,13 +281,24 @@ impl<'a> Scan<'a> {
             Scan::decode(self.plan, &join.right, self.depth + 1)?;
         let program = stack.program(table, version, None)?;
         // Each program that this one is a lookup of has a copy of it.
-        let bytes: usize = program.expressions().into_iter().map(Expr::bytes).sum();
+        let bytes: usize = program.expressions().into_iter().chain(&program.having).map(Expr::bytes).sum();
         self.reader.charge((self.depth + 1) * bytes)?;
         let result = program.result_schema(reader.schema())?;
         let side = joins::Side { program, table_schema, given, result };
         let behind = joins::add(&self.reader, &mut self.stack, join, side)?;
         self.reader = self.reader.over(behind);
         Ok(())
+    }
+
+    /// Adds a filter of rows; or of groups, over whose columns it then is.
+    fn filter(&mut self, condition: &Bytes) -> Result<()> {
+        if self.stack.has_opaque_groups() {
+            return self.stack.filter(|_| Ok(unknown_groups()));
+        }
+        let groups = self.stack.groups_schema(self.reader.schema(), &self.reader)?;
+        let of_groups = groups.map(|groups| self.reader.over(Arc::new(groups)));
+        let reader = of_groups.as_ref().unwrap_or(&self.reader);
+        self.stack.filter(|columns| reader.expression(condition, columns))
     }
 
     /// Appends the columns of a projection. Returns whether it has also applied the output mapping.

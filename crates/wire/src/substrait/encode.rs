@@ -1,5 +1,5 @@
-//! Encodes programs as Substrait plans: Read → Join → Filter → Project or Aggregate → Sort → Fetch; a relation that the
-//! program does not need is left out. The right side of a join is a lookup's program, encoded in the same way.
+//! Encodes programs as Substrait plans: Read → Join → Filter → Project, or Aggregate → Filter → Sort → Fetch; a relation that
+//! the program does not need is left out. The right side of a join is a lookup's program, encoded in the same way.
 
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
 use super::proto::{self, ArgType, MappingType, RelType, RexType};
@@ -73,13 +73,16 @@ impl Encoder {
         }
         if let Some(filter) = &program.filter {
             let condition = self.expression(filter, 0)?;
-            let filter = proto::FilterRel { common: None, input, condition, advanced_extension: None };
-            input = relation(RelType::Filter(filter));
+            input = filtered(input, condition);
         }
         let (mut input, names) = match &program.output {
             Output::Rows(columns) => self.project(input, columns, is_side)?,
             Output::Aggregate { keys, aggregates } => self.aggregate(input, keys, aggregates, is_side)?,
         };
+        if let Some(having) = &program.having {
+            let condition = self.having(having, &program.output)?;
+            input = filtered(input, condition);
+        }
         if !program.order.is_empty() {
             input = relation(RelType::Sort(order::write(&program.order, input)));
         }
@@ -95,6 +98,19 @@ impl Encoder {
             }));
         }
         Ok((input, names))
+    }
+
+    /// Encodes a condition on the groups of `output`. If these have a part that is opaque, so that their types are not known, all
+    /// of it is opaque.
+    fn having(&mut self, having: &Expr, output: &Output) -> Result<Bytes> {
+        if output.expressions().into_iter().any(|expr| expr.opaque_reason().is_some()) {
+            return self.expression(&unknown_groups(), 0);
+        }
+        let groups = Arc::new(output.schema(&self.schema)?);
+        let rows = std::mem::replace(&mut self.schema, groups);
+        let condition = self.expression(having, 0);
+        self.schema = rows;
+        condition
     }
 
     /// Encodes the join of the rows so far, which `left` gives, with the result of a lookup's program.
@@ -492,6 +508,15 @@ fn version_extension(version: Version) -> proto::AdvancedExtension {
     let value = proto::TableVersion { version: version.0 }.encode_to_vec().into();
     let enhancement = proto::Any { type_url: TABLE_VERSION_TYPE.into(), value };
     proto::AdvancedExtension { enhancement: Some(enhancement) }
+}
+
+/// The condition on groups whose types are not known.
+pub(super) fn unknown_groups() -> Expr {
+    Expr::opaque("a condition on groups that are not known here", Vec::new())
+}
+
+fn filtered(input: Bytes, condition: Bytes) -> Bytes {
+    relation(RelType::Filter(proto::FilterRel { common: None, input, condition, advanced_extension: None }))
 }
 
 fn relation(relation: RelType) -> Bytes {

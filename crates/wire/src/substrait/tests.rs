@@ -198,11 +198,16 @@ fn any_program() -> impl Strategy<Value = (Program, SchemaRef)> {
                 descending,
                 nulls_first,
             };
+            let has_last = order.len() % 2 == 1;
             let order = order.into_iter().map(key).collect();
-            (
-                Program { table, version, lookups: Vec::new(), filter, output, order, limit },
-                Arc::clone(&schema),
-            )
+            let program =
+                Program { table, version, lookups: Vec::new(), filter, output, having: None, order, limit };
+            // Groups have columns, whose types are those of a program without errors.
+            let is_grouped = matches!(program.output, Output::Aggregate { .. });
+            let has_types = is_grouped && program.result_schema(&schema).is_ok();
+            let last = || Expr::not(Expr::IsNull(Box::new(Expr::Column(width - 1))));
+            let having = (has_last && has_types).then(last);
+            (Program { having, ..program }, Arc::clone(&schema))
         })
     })
 }
@@ -233,6 +238,23 @@ proptest! {
         let read = types::read_literal(&written, &names).unwrap();
         prop_assert_eq!(format!("{read:?}"), format!("{:?}", Some(literal)));
     }
+}
+
+#[test]
+fn conditions_on_groups_round_trip_beside_what_is_opaque() {
+    let schema = small_schema();
+    let null = |column| Expr::IsNull(Box::new(Expr::Column(column)));
+    let groups = |key| Output::Aggregate {
+        keys: vec![NamedExpr { name: "key".into(), expr: key }],
+        aggregates: Vec::new(),
+    };
+    let scan = Program::scan(TableName::new("t").unwrap(), &schema, &[]);
+    let known = Program { output: groups(Expr::Column(0)), having: Some(null(0)), ..scan };
+    let strange = Expr::opaque("strange", vec![Expr::Column(0)]);
+    let filtered = Program { filter: Some(strange.clone()), ..known.clone() };
+    assert_eq!(round_trip(&filtered, &schema).having, known.having);
+    let unknown = round_trip(&Program { output: groups(strange), ..known }, &schema);
+    assert!(unknown.having.unwrap().opaque_reason().is_some());
 }
 
 fn small_schema() -> SchemaRef {
@@ -613,6 +635,9 @@ fn shown(program: &Program, table_schema: &SchemaRef) -> String {
             let aggregates = aggregates.iter().map(aggregate).collect::<Vec<_>>().join(", ");
             text += &format!("group by {keys} give {aggregates}");
         }
+    }
+    if let Some(having) = &program.having {
+        text += &format!(" having {}", program.output.shown(having, schema));
     }
     if !program.order.is_empty() {
         let keys: Vec<String> =

@@ -49,6 +49,7 @@ pub fn programs() -> Vec<Program> {
             lookups: Vec::new(),
             filter: Some(Expr::opaque("strange", vec![Expr::Column(0)])),
             output: Output::Rows(vec![named("p", product), named("c", case)]),
+            having: None,
             order: Vec::new(),
             limit: None,
         },
@@ -66,11 +67,34 @@ pub fn programs() -> Vec<Program> {
                     aggregate(moments, vec![Expr::Column(0), Expr::Column(3)], DataType::BinaryView),
                 ],
             },
+            having: None,
             order: Vec::new(),
             limit: None,
         },
+        having(&schema),
         Program { order, limit: Some(5), ..Program::scan(table(), &schema, &[7, 3]) },
     ]
+}
+
+/// A program with a condition on the parts of a date and on the groups by it.
+fn having(schema: &Schema) -> Program {
+    let date =
+        (0..schema.fields().len()).find(|i| *schema.field(*i).data_type() == DataType::Date32).unwrap_or(0);
+    let part = Expr::Extract(DatePart::Year, Box::new(Expr::Column(date)));
+    let keys = vec![NamedExpr { name: "year".into(), expr: part }];
+    let aggregates = vec![Aggregate {
+        name: "n".into(),
+        function: AggregateFunction::Count,
+        arguments: Vec::new(),
+        filter: None,
+        data_type: DataType::Int64,
+    }];
+    let many = Literal::new(Value::Int(3), DataType::Int64).expect("a number");
+    Program {
+        output: Output::Aggregate { keys, aggregates },
+        having: Some(Expr::compare(CompareOp::Gt, Expr::Column(1), Expr::Literal(many))),
+        ..Program::scan(TableName::new("items").unwrap(), schema, &[])
+    }
 }
 
 /// Creates Substrait plans as farpool encodes them, and adds plans that DataFusion made for the tests of the wire
@@ -209,11 +233,12 @@ pub fn typed_programs() -> Vec<Program> {
         let groups = Output::Aggregate { keys: vec![key], aggregates: aggregates.clone() };
         let total = Output::Aggregate { keys: Vec::new(), aggregates };
         let key = SortKey { column: 1, descending: column % 2 == 0, nulls_first: column % 4 < 2 };
+        let few = (column % 2 == 0).then(|| Expr::not(Expr::IsNull(Box::new(Expr::Column(1)))));
         let either = Expr::Or(vec![compare(CompareOp::GtEq), is_null]);
         [
             Program { filter: Some(either), ..scan.clone() },
             Program { filter: Some(Expr::not(listed)), output: groups, ..scan.clone() },
-            Program { filter: Some(compare(CompareOp::LtEq)), output: total, ..scan.clone() },
+            Program { filter: Some(compare(CompareOp::LtEq)), output: total, having: few, ..scan.clone() },
             Program { order: vec![key], limit: Some(7), ..scan },
         ]
     });
@@ -307,6 +332,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
             newest: Version(9),
             sealing: Some(Sealing { node_key: None }),
             lookups: true,
+            having: true,
         },
         Response::Prepared { prepared, table_schema: schema },
         Response::Batch(rows()),

@@ -256,6 +256,7 @@ fn count(name: &TableName) -> Program {
         lookups: Vec::new(),
         filter: None,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     }

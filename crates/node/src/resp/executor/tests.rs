@@ -152,6 +152,7 @@ fn scan(caller: &Caller) -> Result<()> {
         lookups: Vec::new(),
         filter: None,
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     };

@@ -148,6 +148,7 @@ fn case(random: &mut impl FnMut() -> usize, depth: usize, budget: Budget) -> Opt
         lookups,
         filter: Expr::all(conditions),
         output,
+        having: None,
         order: Vec::new(),
         limit: None,
     };
@@ -219,6 +220,7 @@ fn star(groups: i64, output: Output, limit: Option<u64>, order: Vec<SortKey>) ->
         lookups: vec![lookup(&few, 1), lookup(&all, 0)],
         filter: id_compares(CompareOp::Lt, groups * GROUP_ROWS - 100),
         output,
+        having: None,
         order,
         limit,
     };

@@ -1,6 +1,7 @@
 //! A scripted node for tests of the client: it sends and receives frames of the native protocol as a test says, at the
 //! other end of a pipe in memory.
 
+use crate::Takes;
 use crate::remote::connection::Patience;
 use crate::remote::dial::Dialer;
 use crate::remote::memory::Results;
@@ -74,7 +75,7 @@ impl Peer {
         while self.receive().await.is_some() {}
     }
 
-    async fn greet(&mut self, lookups: bool) {
+    async fn greet(&mut self, takes: Takes) {
         while !check_preface(&self.buffer).unwrap() {
             self.read().await;
         }
@@ -91,7 +92,8 @@ impl Peer {
                 instance: 1,
                 newest: Version(0),
                 sealing: None,
-                lookups,
+                lookups: takes.lookups,
+                having: takes.having,
             },
         )
         .await;
@@ -127,22 +129,25 @@ where
     let greeted = move |mut peer: Peer| {
         let script = script.clone();
         async move {
-            peer.greet(false).await;
+            peer.greet(Takes::default()).await;
             script(peer).await;
         }
     };
     RemotePool::dial(dialer(patience, greeted), Results::new()).await.unwrap()
 }
 
-/// Creates a client like [`pool`], of a node that takes lookups.
-pub async fn pool_with_lookups<F>(script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static) -> RemotePool
+/// Creates a client like [`pool`], of a node that takes `takes`.
+pub async fn pool_that_takes<F>(
+    takes: Takes,
+    script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static,
+) -> RemotePool
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let greeted = move |mut peer: Peer| {
         let script = script.clone();
         async move {
-            peer.greet(true).await;
+            peer.greet(takes).await;
             script(peer).await;
         }
     };

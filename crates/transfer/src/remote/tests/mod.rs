@@ -2,6 +2,6 @@
 
 mod fake;
 mod hostile;
-mod lookups;
 mod methods;
 mod silent;
+mod takes;

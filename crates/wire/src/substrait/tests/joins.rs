@@ -50,7 +50,7 @@ fn any_side(random: &mut Random, depth: usize) -> Program {
         _ => Vec::new(),
     };
     let version = (random.below(3) == 0).then_some(Version(5));
-    Program { table, version, lookups, filter, output, order, limit }
+    Program { table, version, lookups, filter, output, having: None, order, limit }
 }
 
 fn integers(row: &Schema) -> Vec<usize> {

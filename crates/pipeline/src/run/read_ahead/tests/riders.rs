@@ -254,6 +254,7 @@ fn an_order_of_its_own_is_kept() {
         lookups: Vec::new(),
         filter: None,
         output: Output::Rows(vec![NamedExpr { name: "c".into(), expr: Expr::Column(2) }]),
+        having: None,
         order: vec![SortKey { column: 0, descending: true, nulls_first: false }],
         limit: Some(3),
     };

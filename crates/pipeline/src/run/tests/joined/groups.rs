@@ -1,11 +1,19 @@
-//! Tests of groups that must stay whole: behind lookups with a limit, and of the programs of lookups.
+//! Tests of groups that must stay whole: behind lookups with a condition or a limit, and of the programs of lookups.
 
 use super::*;
 use crate::budget::Overflow;
 
-/// A program with the lookups of `case` that groups its rows by some columns, and returns `limit` groups: the largest
-/// ones, or any.
-fn top_groups(case: &Case, keys: &[usize], limit: u64, is_ordered: bool) -> BoundProgram {
+/// Groups that a program returns: those with at least `rows_min` rows, of these the first `limit`, or any if the order does
+/// not matter. All of these are whole.
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    rows_min: Option<i64>,
+    limit: Option<u64>,
+    is_ordered: bool,
+}
+
+/// A program with the lookups of `case` that groups its rows by some columns.
+fn in_groups_of(case: &Case, keys: &[usize], wanted: Wanted, budget: Budget) -> BoundProgram {
     let program = &case.program;
     let effective = &program.prepared().effective;
     let Output::Rows(columns) = &effective.output else { panic!("{effective:?}") };
@@ -23,12 +31,16 @@ fn top_groups(case: &Case, keys: &[usize], limit: u64, is_ordered: bool) -> Boun
             keys: keys.iter().enumerate().map(key).collect(),
             aggregates: vec![aggregate(AggregateFunction::Count, None), of_id],
         },
-        order: if is_ordered { order } else { Vec::new() },
-        limit: Some(limit),
+        having: wanted.rows_min.map(|rows| {
+            let rows = Literal::new(Value::Int(rows.into()), DataType::Int64).unwrap();
+            Expr::compare(CompareOp::GtEq, Expr::Column(keys.len()), Expr::Literal(rows))
+        }),
+        order: if wanted.is_ordered { order } else { Vec::new() },
+        limit: wanted.limit,
         ..effective.clone()
     };
     let sides = program.joined().expect("a program with lookups").sides.clone();
-    let (table, budget) = (program.table().clone(), program.budget());
+    let table = program.table().clone();
     BoundProgram::prepare_joined(&grouped, table, Version(1), budget, sides).unwrap()
 }
 
@@ -61,13 +73,16 @@ fn the_first_groups_behind_lookups_are_those_of_nested_loops() {
         let width = case.program.prepared().schema.fields().len();
         let keys: Vec<usize> = (0..1 + random() % 5).map(|_| random() % width).collect();
         let (limit, is_ordered) = (random() % 30, round % 4 > 0);
-        let program = top_groups(&case, &keys, limit as u64, is_ordered);
+        let rows_min = (round % 5 < 2).then_some(2);
+        let wanted = Wanted { rows_min, limit: Some(limit as u64), is_ordered };
+        let program = in_groups_of(&case, &keys, wanted, budget);
         assert_eq!((program.refusal(), program.overflow()), (None, Overflow::Error));
         let run = Run::start(&program).unwrap();
         let ticking = Ticking::default();
         let clock: &dyn Clock = if round % 2 == 0 { &Standing } else { &ticking };
         let found = rows_returned(&drive_by(clock, &run, 1 + round % 3).unwrap());
-        let all = groups_of(&case.rows, &keys);
+        let mut all = groups_of(&case.rows, &keys);
+        all.retain(|group| group[keys.len()] >= rows_min);
         let mut first = all[..limit.min(all.len())].to_vec();
         first.sort();
         if is_ordered {
@@ -80,8 +95,46 @@ fn the_first_groups_behind_lookups_are_those_of_nested_loops() {
         cut += usize::from(all.len() > limit);
         regrouped += usize::from(run.joins.as_ref().is_some_and(Joins::are_regrouped));
     }
-    assert!(returned > 1_000 && cut > 50, "{returned} groups, {cut} limits");
+    assert!(returned > 600 && cut > 30, "{returned} groups, {cut} limits");
     assert!(regrouped > 10, "{regrouped} programs are grouped by fewer keys");
+}
+
+#[test]
+fn parts_of_groups_behind_lookups_add_up_to_the_groups_of_nested_loops() {
+    let mut random = random(48);
+    let (mut in_parts, mut regrouped) = (0, 0);
+    for round in 0..700 {
+        let budget = Budget { workers: 1 + round % 3, ..Budget::default() };
+        let Some(case) = case(&mut random, DEPTH, budget) else { continue };
+        if case.program.joined().is_none() {
+            continue;
+        }
+        let width = case.program.prepared().schema.fields().len();
+        let keys: Vec<usize> = (0..1 + random() % 5).map(|_| random() % width).collect();
+        let program = in_groups_of(&case, &keys, Wanted::default(), budget);
+        let run = Run::start(&program).unwrap();
+        if round % 2 == 0 {
+            // Nearly every batch has more groups.
+            run.group_bytes.store(64, Ordering::Relaxed);
+        }
+        let ticking = Ticking::default();
+        let clock: &dyn Clock = if round % 3 == 0 { &Standing } else { &ticking };
+        let parts = rows_returned(&drive_by(clock, &run, 1 + round % 3).unwrap());
+        let mut groups: BTreeMap<Row, Row> = BTreeMap::new();
+        for mut part in parts.iter().cloned() {
+            let aggregates = part.split_off(keys.len());
+            let whole = groups.entry(part).or_insert_with(|| vec![Some(0), None]);
+            *whole = vec![Some(whole[0].unwrap() + aggregates[0].unwrap()), whole[1].max(aggregates[1])];
+        }
+        let mut found: Vec<Row> = groups.into_iter().map(|(key, of)| [key, of].concat()).collect();
+        let mut all = groups_of(&case.rows, &keys);
+        in_parts += usize::from(parts.len() > all.len());
+        found.sort();
+        all.sort();
+        assert_eq!(found, all, "round {round}: {:?}", program.prepared().effective);
+        regrouped += usize::from(run.joins.as_ref().is_some_and(Joins::are_regrouped));
+    }
+    assert!(in_parts > 10 && regrouped > 10, "{in_parts} in parts, {regrouped} with fewer keys");
 }
 
 /// A lookup without keys in common, so that all rows of a program pass it.
@@ -114,6 +167,7 @@ fn nine_thousand(budget: Budget, workers: usize) -> BoundProgram {
         lookups: vec![Lookup { kind: LookupKind::Left, ..anti(&none) }],
         filter: None,
         output: by_id(),
+        having: None,
         order: vec![SortKey { column: 0, descending: false, nulls_first: false }],
         limit: Some(10),
     };
@@ -190,6 +244,25 @@ fn groups_behind_lookups_without_a_limit_come_in_parts() {
         ids.dedup();
         assert_eq!(ids, (0..9 * GROUP_ROWS).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn groups_behind_lookups_with_a_condition_are_whole() {
+    let many = nine_thousand(Budget::default(), 2);
+    let seven = Expr::compare(
+        CompareOp::Lt,
+        Expr::Column(0),
+        Expr::Literal(Literal::new(Value::Int(7), DataType::Int64).unwrap()),
+    );
+    let program =
+        Program { having: Some(seven), order: Vec::new(), limit: None, ..many.prepared().effective.clone() };
+    let sides = many.joined().unwrap().sides.clone();
+    let (table, budget) = (many.table().clone(), many.budget());
+    let program = BoundProgram::prepare_joined(&program, table, Version(1), budget, sides).unwrap();
+    assert_eq!((program.refusal(), program.overflow()), (None, Overflow::Error));
+    let mut ids = column_values(&drive(&Run::start(&program).unwrap(), 2).unwrap(), 0);
+    ids.sort_unstable();
+    assert_eq!(ids, (0..7).collect::<Vec<_>>());
 }
 
 /// A program that looks up the ids of 9,000 rows in groups of rows by `id` and `v`: of all of them, or of the seven rows
