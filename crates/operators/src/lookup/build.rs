@@ -62,8 +62,9 @@ pub struct LookupTable {
 enum KeyTest {
     /// The keys themselves.
     Set(KeySet),
-    /// A Bloom filter of their hashes.
-    Filter(KeyFilter),
+    /// A Bloom filter of their hashes; and of several keys the values of each, where these are close together, which are
+    /// quicker to test.
+    Filter(KeyFilter, Vec<Option<KeySet>>),
 }
 
 /// A lookup table that is being built, in steps, by any number of threads. A step ends soon after its pace does, except
@@ -134,7 +135,7 @@ enum Task {
 /// A test of keys that is being built.
 enum TestBuilder {
     Set(KeySetBuilder),
-    Filter(KeyFilterBuilder),
+    Filter(KeyFilterBuilder, Vec<Option<KeySetBuilder>>),
     None,
 }
 
@@ -397,12 +398,17 @@ impl TestBuilder {
         };
         let of_rows = rows.saturating_mul(per_row).min(limits::LOOKUP_SET_BYTES_MAX);
         let bytes_max = of_rows.max(limits::KEY_SET_BYTES_MAX);
-        if let [only] = ranges.types()
-            && schema::is_integer_like(only)
+        let set = |key: usize, bytes_max: usize| {
+            let of_type = &ranges.types()[key];
             // Values of these types need not fit a signed word.
-            && !matches!(only, DataType::Decimal128(..) | DataType::UInt64)
-            && let Some((first, last)) = ranges.of(0)
-            && let Some(set) = KeySetBuilder::within(first, last, bytes_max)
+            let is_word = schema::is_integer_like(of_type)
+                && !matches!(of_type, DataType::Decimal128(..) | DataType::UInt64);
+            let (first, last) = ranges.of(key).filter(|_| is_word)?;
+            KeySetBuilder::within(first, last, bytes_max)
+        };
+        let count = ranges.types().len();
+        if count == 1
+            && let Some(set) = set(0, bytes_max)
         {
             return TestBuilder::Set(set);
         }
@@ -412,7 +418,9 @@ impl TestBuilder {
                 let room = limits::KEY_SET_BYTES_MAX * 8 / rows.max(1);
                 let bits = KEY_BITS.min(room);
                 let filter = (bits >= KEY_BITS_LEAST).then(|| KeyFilterBuilder::new(rows, bits)).flatten();
-                filter.map_or(TestBuilder::None, TestBuilder::Filter)
+                let of_several = if count > 1 { 0..count } else { 0..0 };
+                let sets = of_several.map(|key| set(key, limits::KEY_SET_BYTES_MAX / count)).collect();
+                filter.map_or(TestBuilder::None, |filter| TestBuilder::Filter(filter, sets))
             }
             false => TestBuilder::None,
         }
@@ -424,9 +432,13 @@ impl TestBuilder {
                 set.insert(&lanes_of_array(key)?);
                 Ok(())
             }),
-            TestBuilder::Filter(filter) => {
+            TestBuilder::Filter(filter, sets) => {
                 filter.insert(&keys::of_rows(keys)?);
-                Ok(())
+                let sets = sets.iter_mut().zip(keys).filter_map(|(set, key)| Some((set.as_mut()?, key)));
+                sets.into_iter().try_for_each(|(set, key)| {
+                    set.insert(&lanes_of_array(key)?);
+                    Ok(())
+                })
             }
             TestBuilder::None => Ok(()),
         }
@@ -435,7 +447,10 @@ impl TestBuilder {
     fn finish(self) -> Option<KeyTest> {
         match self {
             TestBuilder::Set(set) => set.finish().map(KeyTest::Set),
-            TestBuilder::Filter(filter) => Some(KeyTest::Filter(filter.finish())),
+            TestBuilder::Filter(filter, sets) => {
+                let sets = sets.into_iter().map(|set| set.and_then(KeySetBuilder::finish));
+                Some(KeyTest::Filter(filter.finish(), sets.collect()))
+            }
             TestBuilder::None => None,
         }
     }
@@ -454,7 +469,8 @@ impl LookupTable {
     }
 
     /// Returns a condition on the join keys `keys` of other rows, which is true for every row with a match, and for few
-    /// others; `None` if there are too many keys for a small one. It never fails. Where a key is NULL, it is not true.
+    /// others; `None` if there are too many keys for a small one. It never fails. Where a key is NULL, it is not true. If it
+    /// is an AND, each part may be left out.
     pub fn condition(&self, keys: Vec<Expr>) -> Option<Expr> {
         if self.rows() == 0 {
             return Literal::new(Value::Bool(false), DataType::Boolean).ok().map(Expr::Literal);
@@ -462,17 +478,24 @@ impl LookupTable {
         match (self.key_test.as_ref()?, &keys[..]) {
             (KeyTest::Set(set), [key]) => Some(Expr::InSet(Box::new(key.clone()), set.clone())),
             (KeyTest::Set(_), _) => None,
-            (KeyTest::Filter(filter), _) => Some(Expr::InFilter(keys, filter.clone())),
+            (KeyTest::Filter(filter, sets), _) => {
+                let of_set = |(key, set): (&Expr, &Option<KeySet>)| {
+                    Some(Expr::InSet(Box::new(key.clone()), set.clone()?))
+                };
+                let of_sets = keys.iter().zip(sets).filter_map(of_set);
+                Expr::all(of_sets.chain([Expr::InFilter(keys.clone(), filter.clone())]).collect())
+            }
         }
     }
 
     /// Returns the bytes of memory that the table takes.
     pub fn bytes(&self) -> usize {
-        let of_set = match &self.key_test {
+        let sets = match &self.key_test {
             Some(KeyTest::Set(set)) => set.bitmap_bytes(),
-            Some(KeyTest::Filter(_)) | None => 0,
+            Some(KeyTest::Filter(_, sets)) => sets.iter().flatten().map(KeySet::bitmap_bytes).sum(),
+            None => 0,
         };
-        self.index.as_ref().map_or(0, Index::bytes) + of_set + bytes_of(&self.columns)
+        self.index.as_ref().map_or(0, Index::bytes) + sets + bytes_of(&self.columns)
     }
 
     /// Returns the schema of the rows.

@@ -327,10 +327,16 @@ impl Joins {
         let mut conditions = Vec::new();
         for (place, of_lookup) in tables.iter().enumerate() {
             let Some(condition) = self.joined.condition(place, of_lookup) else { continue };
-            // Of an exact table, the condition is all that tells about a match.
-            let pays = of_lookup.is_exact()
-                || share_of_sample(&condition, table)?.is_none_or(|passing| passing < MOST);
-            conditions.extend(pays.then_some(condition));
+            let parts = match condition {
+                Expr::And(parts) => parts,
+                condition => vec![condition],
+            };
+            for part in parts {
+                // Of an exact table, the condition is all that tells about a match.
+                let pays = of_lookup.is_exact()
+                    || share_of_sample(&part, table)?.is_none_or(|passing| passing < MOST);
+                conditions.extend(pays.then_some(part));
+            }
         }
         // The plan of the scan has the conditions that were added to the program.
         let added = self.conditions.clone().filter(|_| direct.is_some());
