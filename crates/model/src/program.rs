@@ -3,8 +3,9 @@
 //!
 //! A program reads one table and then applies, in this order, a filter, a projection or an aggregation, a condition on
 //! groups (HAVING), and a limit. With a sort order, the limit keeps the first rows in that order. Expressions refer to
-//! columns of the table throughout; only the condition on groups and the sort order refer to columns of the result. Everything that a program does not specify (which
-//! bytes are read, in which order, by how many workers) is decided by the node.
+//! columns of the table throughout; only the condition on groups and the sort order refer to columns of the result.
+//! Everything that a program does not specify (which bytes are read, in which order, by how many workers) is decided by
+//! the node.
 
 use crate::{
     Aggregate, Error, Expr, Lookup, Result, SortKey, TableName, Version, brief, cast, facts, limits, order,

@@ -6,8 +6,8 @@
 //! that do not fit are returned early, as partial results. A grouping is refused if its sketches or moments may not fit.
 //!
 //! Parts of some groupings would be of no use: of those of a lookup's program, and of those behind lookups with a condition
-//! on groups or a limit, which could not be applied before the parts are merged. They are answered `exact`, and the run ends with an error if
-//! their groups exceed their memory ([`Overflow::Error`]).
+//! on groups or a limit, which could not be applied before the parts are merged. They are answered `exact`, and the run
+//! ends with an error if their groups exceed their memory ([`Overflow::Error`]).
 //!
 //! Example: a group key has 5,000 distinct values according to its zone maps, and the budget has room for 1,000 groups.
 //! The answer is `superset`: several result rows may have the same group key, and the host must merge them.
