@@ -7,7 +7,7 @@ use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::error::ArrowError;
 use farpool::model::limits::BATCH_ROWS;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use std::fs::File;
@@ -57,10 +57,19 @@ pub fn in_batches(
 
 /// Returns the batches of a table, with DataFusion's batch size.
 pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
+    Ok(reader(folder, table)?.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Returns a reader of the batches of a table.
+pub fn reader(folder: &Path, table: &str) -> Result<ParquetRecordBatchReader> {
     let path = path(folder, table);
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS).build()?;
-    Ok(reader.collect::<Result<Vec<_>, _>>()?)
+    Ok(ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS).build()?)
+}
+
+/// Returns the bytes of a table's file.
+pub fn bytes(folder: &Path, table: &str) -> Result<u64> {
+    Ok(path(folder, table).metadata()?.len())
 }
 
 /// Loads tables into a rival.

@@ -48,10 +48,19 @@ impl Loading {
     }
 }
 
+/// Bytes of the largest Parquet file whose rows are held in memory while they are loaded. A larger one is loaded as it is
+/// read, so that its times contain those of reading.
+const HELD_FILE_BYTES_MAX: u64 = 3 << 30;
+
 /// Loads every table into all pools; measures the last and largest, which is loaded twice, in the embedded one.
 pub async fn load(farpool: &Farpool, folder: &Path, tables: &[&str]) -> Result<Loading> {
     let (mut encoded, mut last) = (Cost::default(), None);
     for table in tables {
+        if parquet::bytes(folder, table)? > HELD_FILE_BYTES_MAX {
+            let (info, cost) = load_streamed(farpool, folder, table).await?;
+            (encoded, last) = (cost, Some((table, (info, cost))));
+            continue;
+        }
         if tables.last() == Some(table) {
             let batches = parquet::read(folder, table)?;
             (_, encoded) = load_table(&*farpool.embedded.without_taps(), table, batches, false).await?;
@@ -61,6 +70,22 @@ pub async fn load(farpool: &Farpool, folder: &Path, tables: &[&str]) -> Result<L
     let (table, (info, profiled)) = last.context("there is no table")?;
     let TableInfo { rows, bytes_plain, bytes_encoded, .. } = info;
     Ok(Loading { table: table.to_string(), rows, bytes_plain, bytes_encoded, profiled, encoded })
+}
+
+/// Loads a table of a folder into all pools as it is read; returns the costs of the embedded one.
+async fn load_streamed(farpool: &Farpool, folder: &Path, table: &str) -> Result<(TableInfo, Cost)> {
+    if let Some(separate) = farpool.separate() {
+        pools::load_from(parquet::reader(folder, table)?, separate, table, LoadMode::Replace.into(), None)
+            .await?;
+    }
+    let (cpu, start) = (machine::cpu_seconds(), Instant::now());
+    let pool = &*farpool.embedded;
+    let info = pools::load_from(parquet::reader(folder, table)?, pool, table, LoadMode::Replace.into(), None)
+        .await?;
+    let elapsed_s = start.elapsed().as_secs_f64();
+    pools::await_profile(pool, table).await?;
+    let cpu_s = cpu.zip(machine::cpu_seconds()).map_or(elapsed_s, |(before, after)| after - before);
+    Ok((info, Cost { elapsed_s, cpu_s }))
 }
 
 /// Loads a table of a folder into all pools; returns the costs of the embedded one.

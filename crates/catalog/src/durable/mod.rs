@@ -300,6 +300,11 @@ impl Catalog {
     pub fn close(self: &Arc<Self>) -> Result<()> {
         let Some(durable) = self.durable.get() else { return Ok(()) };
         durable.is_closed.store(true, Ordering::Relaxed);
+        if self.records_waiting() > 0 {
+            // Merges append records that nobody waits for. They are written first, so that the checkpoint covers them.
+            // The error is not lost: closing the log below returns it, too.
+            let _ = durable.log.commit(durable.log.next_record() - 1);
+        }
         let checkpoint = self.checkpoint();
         durable.write_hot_chunks();
         durable.log.stop();

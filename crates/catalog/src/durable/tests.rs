@@ -327,6 +327,22 @@ fn a_checkpoint_keeps_what_changes_under_way_refer_to() {
 }
 
 #[test]
+fn a_close_makes_a_checkpoint_of_merges_that_nobody_waited_for() {
+    let mut bench = Bench::new();
+    let t = name("t");
+    bench.load(&t, LoadMode::Create, batch(0..200_000), None).unwrap();
+    for i in 0..20 {
+        bench.load(&t, LoadMode::Append, batch(i..i + 1), None).unwrap();
+    }
+    bench.tables = [(t, (0..200_000).chain(0..20).map(Some).collect())].into();
+    bench.catalog.checkpoint().unwrap();
+    bench.background.run();
+    assert!(bench.catalog.records_waiting() > 0, "merges are recorded");
+    assert_eq!(bench.again(None).records, 0);
+    bench.check();
+}
+
+#[test]
 fn loads_are_remembered_by_their_ids() {
     let mut bench = Bench::new();
     let t = name("t");
