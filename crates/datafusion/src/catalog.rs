@@ -11,8 +11,10 @@
 //! cached version, or if the statement has no program that would tell, the session drops the cache and plans once more.
 
 mod home;
+mod system;
 
-pub(crate) use home::{Home, HomeCatalog, with_tables};
+pub(crate) use home::{Home, HomeCatalog, check_given, with_tables};
+pub use system::{SystemFunction, SystemSchema};
 
 use crate::session::SCHEMA;
 use crate::table::PoolTable;

@@ -70,13 +70,8 @@ enum Changed {
     Deleted(Rows),
 }
 
-/// Plans CREATE TABLE of the table `name` in `pool`.
-pub(crate) async fn create(
-    state: &Arc<SessionState>,
-    pool: Arc<dyn Pool>,
-    name: TableName,
-    create: &CreateMemoryTable,
-) -> Result<Change> {
+/// Refuses a CREATE TABLE of what tables of pools do not have.
+pub(crate) fn check_create(create: &CreateMemoryTable) -> Result<()> {
     if create.temporary {
         return not_impl_err!("temporary tables");
     }
@@ -86,6 +81,17 @@ pub(crate) async fn create(
     if !create.column_defaults.is_empty() {
         return not_impl_err!("defaults of columns of the tables of a pool");
     }
+    Ok(())
+}
+
+/// Plans CREATE TABLE of the table `name` in `pool`.
+pub(crate) async fn create(
+    state: &Arc<SessionState>,
+    pool: Arc<dyn Pool>,
+    name: TableName,
+    create: &CreateMemoryTable,
+) -> Result<Change> {
+    check_create(create)?;
     let exists = match pool.table(&name).await {
         Ok(_) => true,
         Err(error) if error.kind == ErrorKind::NotFound => false,

@@ -13,7 +13,9 @@ mod catalog;
 mod changes;
 mod convert;
 mod copy;
+mod describe;
 mod dynamic;
+mod environment;
 mod estimates;
 mod exec;
 mod file;
@@ -38,6 +40,7 @@ mod session;
 mod shared;
 mod sink;
 mod spill;
+mod staging;
 mod statistics;
 mod table;
 #[cfg(test)]
@@ -46,7 +49,9 @@ mod views;
 mod window;
 
 pub use batch::Batch;
+pub use catalog::{SystemFunction, SystemSchema};
 pub use copy::{CopyTarget, FileWriter};
+pub use describe::{Described, Snapshot};
 pub use farpool_planner::cost::Rates;
 pub use farpool_sql::{
     Interrupt, Parameters, Piece, PieceKind, Statement, is_whole_sql, split_statements, sql_pieces,
@@ -54,6 +59,7 @@ pub use farpool_sql::{
 pub use file::{FileAccess, FileOpener};
 pub use query::Query;
 pub use session::{Session, SessionOptions};
+pub use staging::StagedChange;
 pub use table::PoolTable;
 
 /// Re-exports the version of DataFusion that plans statements and runs what is not pushed down.

@@ -45,8 +45,8 @@ struct State {
     scope: Arc<Scope>,
     /// The plan that runs next or ran last.
     planned: Mutex<Planned>,
-    /// The table versions (snapshot) that all statements of the batch share; `None` for a statement that is in no
-    /// batch.
+    /// The table versions (snapshot) that all statements of a batch or a transaction share; `None` for a statement that
+    /// is in none.
     versions: Option<Arc<Versions>>,
 }
 
@@ -328,13 +328,18 @@ impl Query {
         Query { schema, state: Arc::new(state), in_batch: None }
     }
 
-    /// Returns the statement as part of a batch, with the table versions and early executions of the batch.
-    pub(crate) fn in_batch(mut self, versions: &Arc<Versions>, ahead: &Arc<Ahead>) -> Self {
+    /// Returns the statement with table versions that other statements read, too.
+    pub(crate) fn at(mut self, versions: &Arc<Versions>) -> Self {
         if let Some(state) = Arc::get_mut(&mut self.state) {
             state.versions = Some(Arc::clone(versions));
         }
+        self
+    }
+
+    /// Returns the statement as part of a batch, with the table versions and early executions of the batch.
+    pub(crate) fn in_batch(self, versions: &Arc<Versions>, ahead: &Arc<Ahead>) -> Self {
         let in_batch = InBatch { ahead: Arc::clone(ahead), head_start: Mutex::default() };
-        Query { in_batch: Some(in_batch), ..self }
+        Query { in_batch: Some(in_batch), ..self.at(versions) }
     }
 
     /// Starts a statement of a batch before its result is requested. Does nothing if it has started, or is in no batch.

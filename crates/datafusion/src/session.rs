@@ -3,12 +3,13 @@
 
 use crate::alter;
 use crate::batch::Batch;
-use crate::catalog::{self, Found, Home, HomeCatalog, PoolCatalog};
+use crate::catalog::{self, Found, Home, HomeCatalog, PoolCatalog, SystemFunction, SystemSchema};
 use crate::changes::{self, Change};
 use crate::copy::{self, Copy, FileWriter};
+use crate::describe::Unfilled;
+use crate::environment::{config, runtime};
 use crate::file::{self, FileOpener};
 use crate::joins::TextsAsViews;
-use crate::memory::EngineMemory;
 use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
 use crate::plans::Plans;
@@ -25,15 +26,13 @@ use datafusion::common::{TableReference, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::disk_manager::DiskManagerBuilder;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{
     DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, TableType, WriteOp, col,
     lit,
 };
 use datafusion::optimizer::Analyzer;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{AlterTable, CreateView, ObjectType, Statement as SqlStatement};
@@ -76,6 +75,9 @@ pub struct SessionOptions {
     pub work: Option<Arc<WorkMemory>>,
     /// Maximum duration of a statement, from its planning to its last row; unlimited if `None`.
     pub timeout: Option<Duration>,
+    /// Whether the engine may open files of this machine. Those that statements name in FROM and COPY also need an opener
+    /// and a writer ([`Session::set_file_opener`]).
+    pub files: bool,
     /// Advice that is added to the error for a missing table if the session has no tables at all.
     pub advice_without_tables: &'static str,
 }
@@ -88,6 +90,7 @@ impl Default for SessionOptions {
             rates: Rates::default(),
             work: None,
             timeout: None,
+            files: true,
             advice_without_tables: "the pool has no tables yet",
         }
     }
@@ -97,7 +100,7 @@ impl Default for SessionOptions {
 #[derive(Clone)]
 pub struct Session {
     context: SessionContext,
-    home: Arc<Home>,
+    pub(crate) home: Arc<Home>,
     options: SessionOptions,
     window: Arc<Window>,
     pub(crate) plans: Arc<Plans>,
@@ -142,6 +145,15 @@ impl Session {
         Session { context, home, options, window: Arc::default(), plans: Arc::default() }
     }
 
+    /// Returns a session over the same tables and pools in which names without a schema are those of `schema`.
+    #[must_use]
+    pub fn in_schema(&self, schema: &str) -> Session {
+        let mut state = self.context.state();
+        state.config_mut().options_mut().catalog.default_schema = schema.to_string();
+        let context = SessionContext::new_with_state(state);
+        Session { context, plans: Arc::default(), ..self.clone() }
+    }
+
     /// Returns DataFusion's own context.
     pub fn context(&self) -> &SessionContext {
         &self.context
@@ -171,6 +183,12 @@ impl Session {
     /// Lets statements name files in FROM, which `opener` opens.
     pub fn set_file_opener(&self, opener: Arc<dyn FileOpener>) {
         self.home.set_opener(opener);
+    }
+
+    /// Adds a schema of computed tables, and functions over the same facts. It replaces one that was added before.
+    pub fn set_system_schema(&self, schema: Arc<dyn SystemSchema>, functions: Vec<SystemFunction>) {
+        self.home.set_system(schema);
+        functions.into_iter().for_each(|function| self.context.register_udf(function.udf()));
     }
 
     /// Lets COPY write files through `writer`. Without one, DataFusion's own writers are used.
@@ -259,7 +277,11 @@ impl Session {
     }
 
     /// Converts an error for the author of the statement: adds advice, and the error's position in the statement.
-    async fn explained<T>(&self, outcome: Result<T, DataFusionError>, statement: &Statement) -> Result<T> {
+    pub(crate) async fn explained<T>(
+        &self,
+        outcome: Result<T, DataFusionError>,
+        statement: &Statement,
+    ) -> Result<T> {
         match outcome {
             Ok(planned) => Ok(planned),
             Err(error) => {
@@ -351,6 +373,7 @@ impl Session {
                 Planned::Command(_) => internal_err!("COPY of a command"),
             };
         }
+        catalog::check_given(self, &state, &parsed, tables).await?;
         let kept_as = (is_query(&parsed) && tables.is_empty()).then_some(text.as_str());
         self.statement_planned(state, parsed, &headers, parameters, kept_as).await
     }
@@ -358,27 +381,13 @@ impl Session {
     /// Plans a statement. If `kept_as` is its text, caches its plan under this text.
     async fn statement_planned(
         &self,
-        mut state: SessionState,
-        mut parsed: DfStatement,
+        state: SessionState,
+        parsed: DfStatement,
         headers: &Headers,
         parameters: &Parameters,
         kept_as: Option<&str>,
     ) -> Result<Planned, DataFusionError> {
-        let references = state.resolve_table_references(&parsed)?;
-        if references.iter().any(|r| r.schema() == Some(INFORMATION_SCHEMA)) {
-            self.home.all_names().await.map_err(error::wrap)?;
-            state.register_catalog_list(catalog::listed(&**state.catalog_list()));
-        }
-        let mut used = dialect::fill_in_arguments(&mut parsed, parameters)?;
-        let state = Arc::new(state);
-        let again = (*parameters != Parameters::None).then(|| parsed.clone());
-        let plan = match (dialect::plan(&state, parsed).await, again) {
-            (Err(error), Some(mut typed)) => {
-                used.extend(dialect::with_types(&mut typed, parameters)?);
-                dialect::plan(&state, typed).await.map_err(|_| error)?
-            }
-            (planned, _) => planned?,
-        };
+        let Unfilled { state, plan, used, references } = self.unfilled(state, parsed, parameters).await?;
         // If values were inserted into the statement, they are part of the plan, which then cannot serve other values.
         if let Some(text) = kept_as
             && used.is_empty()
@@ -563,7 +572,10 @@ impl Session {
     }
 
     /// Returns the pool in which a table or view called `name` is created; `None` if there is no pool.
-    fn pool_for(&self, name: &TableReference) -> Result<Option<Arc<PoolCatalog>>, DataFusionError> {
+    pub(crate) fn pool_for(
+        &self,
+        name: &TableReference,
+    ) -> Result<Option<Arc<PoolCatalog>>, DataFusionError> {
         match name.catalog() {
             Some(catalog) if catalog != HOME => Ok(self.pool_named(catalog)),
             _ if self.home.is_of_session(&self.table_name(name)?) => {
@@ -591,13 +603,13 @@ impl Session {
     ///
     /// # Errors
     /// `Invalid` if it is not a valid name.
-    fn table_name(&self, name: &TableReference) -> Result<TableName, DataFusionError> {
+    pub(crate) fn table_name(&self, name: &TableReference) -> Result<TableName, DataFusionError> {
         let schema = catalog::schema_of(name, &self.default_schema());
         schema.and_then(|schema| TableName::in_schema(&schema, name.table())).map_err(error::wrap)
     }
 
     /// Finds the table or view of a pool that `name` refers to, and its pool.
-    async fn find(
+    pub(crate) async fn find(
         &self,
         reference: &TableReference,
     ) -> Result<Option<(Arc<PoolCatalog>, Found)>, DataFusionError> {
@@ -658,43 +670,4 @@ fn makes_a_table(statement: &DfStatement) -> bool {
     let DfStatement::Statement(statement) = statement else { return false };
     let SqlStatement::Query(query) = &**statement else { return false };
     query.body.as_select().is_some_and(|select| select.into.is_some())
-}
-
-/// Creates the runtime environment, which limits memory and provides files to spill to.
-fn runtime(options: &SessionOptions, files: Arc<SpillFiles>) -> Arc<RuntimeEnv> {
-    let Some(work) = &options.work else { return Arc::default() };
-    let files = DiskManagerBuilder::default().with_temp_file_factory(files);
-    let builder = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(EngineMemory::new(work)))
-        .with_disk_manager_builder(files);
-    // Building fails only for settings of caches and of temporary directories, which are not set here.
-    builder.build_arc().unwrap_or_default()
-}
-
-fn config(options: &SessionOptions) -> SessionConfig {
-    let mut config = SessionConfig::new()
-        .with_information_schema(true)
-        .with_default_catalog_and_schema(HOME, SCHEMA)
-        .with_create_default_catalog_and_schema(false)
-        .with_extension(Arc::new(options.rates))
-        .with_batch_size(farpool_model::limits::BATCH_ROWS);
-    if let Some(partitions) = options.target_partitions {
-        config = config.with_target_partitions(partitions.max(1));
-    }
-    let options = config.options_mut();
-    // Tells DataFusion not to create an expression for each join key: the keys of the smaller side are collected on
-    // their way into the join instead ([`crate::dynamic`]), and sent to the pool with the program of the other side.
-    options.optimizer.hash_join_inlist_pushdown_max_distinct_values = 0;
-    options.optimizer.hash_join_inlist_pushdown_max_size = 0;
-    // The build side of a join is chosen by the same estimates as the join order.
-    options.optimizer.use_statistics_registry = true;
-    // Small tables are not split among several threads. Their sizes are estimates, because a statement may read a newer
-    // table version than the described one.
-    options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-    // Records the positions of expressions in the statement, for error messages.
-    options.sql_parser.collect_spans = true;
-    // The check reports a difference in nullability as an error. DataFusion's own logical and physical expressions
-    // differ in nullability (CASE over IS TRUE), so that it is switched off.
-    options.execution.skip_physical_aggregate_schema_check = true;
-    config
 }

@@ -42,7 +42,6 @@ mod copy;
 mod described;
 mod embedded;
 mod files;
-mod json;
 pub mod literals;
 mod machine;
 mod morsels;
@@ -69,6 +68,7 @@ pub use farpool_datafusion::{
     Batch, CopyTarget, FileAccess, FileOpener, FileWriter, Interrupt, Parameters, Piece, PieceKind,
     PoolTable, Query, Rates, Session, SessionOptions, Statement, is_whole_sql, split_statements, sql_pieces,
 };
+pub use farpool_gateway as gateway;
 pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
 pub use farpool_model::{
@@ -76,12 +76,13 @@ pub use farpool_model::{
     Result, ResultForm, Status, TableInfo, TableName, TenantName, Tier,
 };
 pub use farpool_node as node;
+pub use farpool_sql::{check_json, json_float, json_writer};
 pub use farpool_statistics as statistics;
 pub use farpool_transfer::{
-    BatchStream, ClientOptions, ClientTls, Execution, Pool, PoolUrl, Proof, PublicKey, RemotePool, TokenKey,
+    BatchStream, ClientOptions, ClientTls, Connector, Execution, Pool, PoolUrl, Proof, PublicKey, RemotePool,
+    TokenKey,
 };
 pub use files::{FileLoad, StreamLoad, held_columns, load_files, stream_blocking};
-pub use json::{check_json, json_float, json_writer};
 pub use machine::{memory_bytes, memory_bytes_default, processors, user_folder, work_bytes_default};
 pub use near::{NearPool, Nearness, Transfer};
 pub use opened::{connect_near, open_session};

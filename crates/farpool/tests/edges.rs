@@ -51,11 +51,16 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("transfer", &["wire", "columns"]),
     ("sql", &["memory", "planner"]),
     ("datafusion", &["sql", "transfer"]),
-    ("farpool", &["datafusion", "files", "node"]),
+    ("postgres", &["model"]),
+    ("gateway", &["datafusion", "node", "postgres"]),
+    ("farpool", &["files", "gateway"]),
     ("bench", &["farpool"]),
     ("python", &["farpool"]),
     ("sim", &["node", "transfer"]),
-    ("fuzz", &["catalog", "cipher", "codec", "disk", "files", "kv", "pipeline", "statistics", "wire"]),
+    (
+        "fuzz",
+        &["catalog", "cipher", "codec", "disk", "files", "kv", "pipeline", "postgres", "statistics", "wire"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -25,6 +25,7 @@ mod memory;
 mod near;
 mod objects;
 mod overflow;
+mod postgres;
 mod profile;
 mod queries;
 mod random;

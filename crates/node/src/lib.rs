@@ -4,7 +4,7 @@
 //! Invariant: whatever a client does or fails to do, it cannot block a worker thread or another client's program, and
 //! it cannot hold more memory than the limits in `farpool_model::limits` allow.
 
-mod accept;
+pub mod accept;
 pub mod access;
 mod admission;
 mod background;

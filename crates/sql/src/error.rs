@@ -40,6 +40,17 @@ pub fn in_statement(error: DataFusionError, text: &str, line: u64) -> Error {
     Error { message, ..error }
 }
 
+/// Takes the position out of the message of an error that [`in_statement`] has made for `text`, a statement that starts
+/// at line 1. Returns the message before it, and the number of the character, counted from 1; `None` if the error has no
+/// position.
+pub fn located(error: &Error, text: &str) -> Option<(String, usize)> {
+    let (message, position) = error.message.split_once("\n  ")?.0.rsplit_once(" (line ")?;
+    let (line, column) = position.strip_suffix(')')?.split_once(", column ")?;
+    let (line, column) = (line.parse::<usize>().ok()?, column.parse::<usize>().ok()?);
+    let before = text.split_inclusive('\n').take(line.checked_sub(1)?).map(|line| line.chars().count());
+    Some((message.to_string(), before.sum::<usize>() + column))
+}
+
 /// If a name in double quotes does not exist and may have been meant as a string, advises single quotes.
 fn text_in_double_quotes(error: Error, source: &str, column: u64) -> Error {
     let before = usize::try_from(column - 1).unwrap_or(usize::MAX);

@@ -17,6 +17,8 @@ pub struct Statement {
     pub text: String,
     /// The line number, counted from 1, at which the statement begins in the text that it was split from.
     pub line: u64,
+    /// The byte at which the statement begins in the text that it was split from.
+    pub start: usize,
     /// The values of `$1`, `$name` and `?`.
     pub parameters: Parameters,
     /// Tables that are visible to this statement only.
@@ -32,17 +34,19 @@ pub struct GivenTable {
     pub schema: SchemaRef,
     /// The rows, in batches of these columns.
     pub batches: Vec<RecordBatch>,
+    /// Whether the rows come behind those of the table of a pool with this name, rather than in place of it.
+    pub adds: bool,
 }
 
 impl From<&str> for Statement {
     fn from(text: &str) -> Self {
-        Statement::new(text.to_string(), 1)
+        Statement::new(text.to_string(), (0, 1))
     }
 }
 
 impl Statement {
-    fn new(text: String, line: u64) -> Self {
-        Statement { text, line, parameters: Parameters::default(), tables: Vec::new() }
+    fn new(text: String, (start, line): (usize, u64)) -> Self {
+        Statement { text, line, start, parameters: Parameters::default(), tables: Vec::new() }
     }
 
     /// Sets the values of the statement's parameters.
@@ -55,7 +59,15 @@ impl Statement {
     /// tables of pools with the same name.
     #[must_use]
     pub fn with_table(mut self, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
-        self.tables.push(GivenTable { name: name.to_string(), schema, batches });
+        self.tables.push(GivenTable { name: name.to_string(), schema, batches, adds: false });
+        self
+    }
+
+    /// Adds rows that only this statement sees behind those of the table `name` in the schema `public` of a pool, which
+    /// has this schema.
+    #[must_use]
+    pub fn with_rows_behind(mut self, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        self.tables.push(GivenTable { name: name.to_string(), schema, batches, adds: true });
         self
     }
 }
@@ -74,7 +86,7 @@ pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
     let mut begun: Option<(usize, u64)> = None;
     let mut cut = |(start, line): (usize, u64), end: usize| {
         let text = text.get(start..end).unwrap_or_default().trim_end().to_string();
-        statements.push(Statement::new(text, line));
+        statements.push(Statement::new(text, (start, line)));
     };
     for token in tokens {
         match token.token {

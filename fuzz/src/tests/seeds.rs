@@ -45,6 +45,7 @@ fn write_the_seeds() {
         ("parcel_decoder", parcel_seeds()),
         ("predicate_parser", predicate_seeds()),
         ("resp_decoder", resp_seeds()),
+        ("postgres_messages", postgres_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("datasketches_decoder", datasketches_seeds()),
         ("hll_decoder", hll_seeds()),
@@ -358,6 +359,37 @@ fn predicate_seeds() -> Vec<Vec<u8>> {
 
 /// Creates pipelined requests of the Redis protocol in both of its forms (arrays and inline), valid and invalid; the
 /// first byte determines how they are split.
+fn postgres_seeds() -> Vec<Vec<u8>> {
+    let message = |kind: u8, body: &[u8]| {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[kind][..], &length, body].concat()
+    };
+    let bind = |format: u8, value: &[u8]| {
+        let length = u32::try_from(value.len()).unwrap().to_be_bytes();
+        message(b'B', &[&b"p\0s\0\0\x01\0"[..], &[format], b"\0\x01", &length, value, b"\0\0"].concat())
+    };
+    let numeric = b"\0\x02\0\0\x40\0\0\x02\0\x7b\x11\x94";
+    let list = b"\0\0\0\x01\0\0\0\0\0\0\0\x17\0\0\0\x01\0\0\0\x01\0\0\0\x04\0\0\0\x05";
+    // The first byte selects the type of the values, and the pieces in which messages come.
+    vec![
+        [vec![0], message(b'Q', b"select 1\0"), message(b'S', b""), message(b'X', b"")].concat(),
+        [
+            vec![4],
+            message(b'P', b"s\0select $1\0\0\x01\0\0\0\x17"),
+            bind(1, b"\0\0\0\x05"),
+            message(b'E', b"p\0\0\0\0\0"),
+        ]
+        .concat(),
+        [vec![17], bind(1, numeric), bind(0, b"-123.45")].concat(),
+        [vec![9], bind(1, list), bind(0, b"{1,NULL,-3}")].concat(),
+        [vec![14], bind(0, b"2024-02-29 12:00:00.5+02"), message(b'D', b"Ss\0"), message(b'C', b"Pp\0")]
+            .concat(),
+        [vec![1], bind(0, b"\\x00ff"), message(b'd', b"1\t2\n"), message(b'c', b""), message(b'f', b"why\0")]
+            .concat(),
+        b"\0\0\0\0\x16\0\x03\0\0user\0ann\0\0".to_vec(),
+    ]
+}
+
 fn resp_seeds() -> Vec<Vec<u8>> {
     let seeds: [&[u8]; 7] = [
         b"\x00*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n",

@@ -1,17 +1,22 @@
 //! Resolution of names without a catalog: the statement's own tables, the session's tables, files, and the tables of
 //! the pools (stores of tables), in order of registration.
 
+use super::system::{SystemProvider, SystemSchema};
 use super::{Found, PoolCatalog};
 use crate::copy::FileWriter;
 use crate::file::{FileOpener, FileTable};
-use crate::session::{HOME, SCHEMA};
+use crate::session::{HOME, SCHEMA, Session};
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemTable, MemoryCatalogProviderList, SchemaProvider, TableProvider,
 };
+use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::Result;
-use farpool_model::{ErrorKind, SchemaName, TableName, limits};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::sql::parser::Statement;
+use farpool_model::{Error, ErrorKind, SchemaName, TableName, limits};
 use farpool_sql::names::names_a_file;
 use farpool_sql::{GivenTable, dialect, error};
 use parking_lot::RwLock;
@@ -23,7 +28,8 @@ use std::sync::Arc;
 /// session and its pools.
 #[derive(Debug)]
 struct Given {
-    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+    /// The tables by their names; a flag tells whether the rows come behind those of a table of this name.
+    tables: BTreeMap<String, (Arc<dyn TableProvider>, bool)>,
     home: Arc<Home>,
 }
 
@@ -35,7 +41,11 @@ impl SchemaProvider for Given {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match self.tables.get(name) {
-            Some(table) => Ok(Some(Arc::clone(table))),
+            Some((rows, false)) => Ok(Some(Arc::clone(rows))),
+            Some((rows, true)) => match self.home.table(name).await? {
+                Some(table) => behind(name, table, Arc::clone(rows)).map(Some),
+                None => Ok(None),
+            },
             None => self.home.table(name).await,
         }
     }
@@ -70,14 +80,54 @@ pub(crate) fn with_tables(
             list.register_catalog(name, catalog);
         }
     }
-    let provider = |table: &GivenTable| -> Result<(String, Arc<dyn TableProvider>)> {
-        let rows = MemTable::try_new(Arc::clone(&table.schema), dealt(&table.batches))?;
-        Ok((table.name.clone(), Arc::new(rows)))
-    };
-    let tables = tables.iter().map(provider).collect::<Result<_>>()?;
-    let given = Arc::new(Given { tables, home: Arc::clone(home) });
+    let mut given = BTreeMap::new();
+    for table in tables {
+        let rows: Arc<dyn TableProvider> =
+            Arc::new(MemTable::try_new(Arc::clone(&table.schema), dealt(&table.batches))?);
+        given.insert(table.name.clone(), (rows, table.adds));
+    }
+    let given = Arc::new(Given { tables: given, home: Arc::clone(home) });
     list.register_catalog(HOME.to_string(), Arc::new(HomeCatalog { home: Arc::clone(home), public: given }));
     Ok(Arc::new(list))
+}
+
+/// Refuses a statement that names the catalog of a table which other rows come behind: it would not see them.
+pub(crate) async fn check_given(
+    session: &Session,
+    state: &SessionState,
+    statement: &Statement,
+    tables: &[GivenTable],
+) -> Result<()> {
+    if !tables.iter().any(|table| table.adds) {
+        return Ok(());
+    }
+    for reference in state.resolve_table_references(statement)? {
+        if let Some((_, Found::View(view))) = session.find(&reference).await? {
+            // A view is planned without them.
+            let name = view.name().as_str().to_string();
+            let message = format!("{name:?} is a view, and there are rows that are not committed");
+            return Err(error::wrap(Error::invalid(message).advise("commit first, or name its tables")));
+        }
+        let is_given = tables.iter().any(|table| table.adds && table.name == reference.table());
+        if is_given && reference.catalog().is_some_and(|catalog| catalog != HOME) {
+            let message = format!("{reference} has rows that are not committed");
+            let error = Error::invalid(message).advise("name the table without its catalog");
+            return Err(error::wrap(error));
+        }
+    }
+    Ok(())
+}
+
+/// Returns a table that has the rows of `table`, and then `rows`.
+fn behind(
+    name: &str,
+    table: Arc<dyn TableProvider>,
+    rows: Arc<dyn TableProvider>,
+) -> Result<Arc<dyn TableProvider>> {
+    let first = LogicalPlanBuilder::scan(name, provider_as_source(table), None)?;
+    let behind = LogicalPlanBuilder::scan(name, provider_as_source(rows), None)?;
+    let both = first.union(behind.build()?)?.build()?;
+    Ok(Arc::new(ViewTable::new(both, None)))
 }
 
 /// The catalog that names without a catalog are resolved in.
@@ -105,6 +155,9 @@ impl CatalogProvider for HomeCatalog {
         if name == SCHEMA {
             return Some(Arc::clone(&self.public));
         }
+        if let Some(system) = self.home.system(name) {
+            return Some(system);
+        }
         let (home, schema) = (Arc::clone(&self.home), SchemaName::new(name).ok()?);
         Some(Arc::new(HomeSchema { home, schema }))
     }
@@ -125,6 +178,10 @@ impl SchemaProvider for HomeSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let system = self.home.system.read().clone().filter(|system| system.0.has(name));
+        if let Some(system) = system {
+            return system.table(name).await;
+        }
         let Ok(name) = TableName::in_schema(&self.schema, name) else { return Ok(None) };
         match self.home.find(&name).await.map_err(error::wrap)? {
             Some((pool, found)) => pool.provide(found).await.map(Some),
@@ -154,6 +211,7 @@ fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
 pub(crate) struct Home {
     pools: RwLock<Vec<Arc<PoolCatalog>>>,
     local: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
+    system: RwLock<Option<Arc<SystemProvider>>>,
     opener: RwLock<Option<Arc<dyn FileOpener>>>,
     writer: RwLock<Option<Arc<dyn FileWriter>>>,
 }
@@ -171,6 +229,15 @@ impl Home {
 
     pub(crate) fn pools(&self) -> Vec<Arc<PoolCatalog>> {
         self.pools.read().clone()
+    }
+
+    pub(crate) fn set_system(&self, system: Arc<dyn SystemSchema>) {
+        *self.system.write() = Some(Arc::new(SystemProvider(system)));
+    }
+
+    /// Returns the schema of computed tables if it has this name.
+    fn system(&self, schema: &str) -> Option<Arc<SystemProvider>> {
+        self.system.read().clone().filter(|system| system.0.name() == schema)
     }
 
     pub(crate) fn set_opener(&self, opener: Arc<dyn FileOpener>) {
@@ -253,6 +320,10 @@ impl SchemaProvider for Home {
         let local = self.local.read().get(name).cloned();
         if local.is_some() {
             return Ok(local);
+        }
+        let system = self.system.read().clone().filter(|system| system.0.has(name));
+        if let Some(system) = system {
+            return system.table(name).await;
         }
         if let Ok(name) = TableName::new(name)
             && let Some((pool, found)) = self.find(&name).await.map_err(error::wrap)?

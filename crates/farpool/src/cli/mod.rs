@@ -13,9 +13,11 @@ mod demo;
 mod display_args;
 mod drop;
 mod export;
+mod gateway;
 mod help;
 mod interrupts;
 mod key_args;
+mod listening;
 mod load;
 mod man;
 mod node_key;
@@ -81,6 +83,7 @@ enum Command {
     Shell(shell::Args),
     Sql(sql::Args),
     Serve(serve::Args),
+    Gateway(gateway::Args),
     Load(load::Args),
     Export(export::Args),
     Profile(profile::Args),
@@ -117,6 +120,7 @@ pub fn main() -> ExitCode {
         Command::Shell(args) => shell::run(args),
         Command::Sql(args) => sql::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Gateway(args) => gateway::run(args),
         Command::Load(args) => load::run(args),
         Command::Export(args) => export::run(args),
         Command::Profile(args) => profile::run(args),

@@ -19,7 +19,7 @@ const TOKEN_VARIABLE: &str = "FARPOOL_TOKEN";
 const POOL_VARIABLE: &str = "FARPOOL_POOL";
 
 /// The default pool.
-const POOL_DEFAULT: &str = "farpool://127.0.0.1:9797";
+pub const POOL_DEFAULT: &str = "farpool://127.0.0.1:9797";
 
 /// A pool, and where it was named.
 #[derive(Clone, Debug)]
@@ -229,7 +229,7 @@ fn read_token(path: &Path) -> Outcome<String> {
     Ok(token.to_string())
 }
 
-fn read_authorities(path: &Path) -> Outcome<ClientTls> {
+pub fn read_authorities(path: &Path) -> Outcome<ClientTls> {
     let mut pem = Vec::new();
     File::open(path)
         .and_then(|file| file.take(limits::PEM_BYTES_MAX).read_to_end(&mut pem))

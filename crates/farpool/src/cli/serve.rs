@@ -1,22 +1,23 @@
 //! `farpool serve`: runs a memory node until it is asked to stop.
 
+use super::gateway;
 use super::key_args::{CompressionArgs, EncryptionArgs};
+use super::listening::{self, TlsArgs};
 use super::service_manager;
 use super::signals::{first_signal, hangups};
 use super::size;
-use super::stop::{Outcome, Stop, reason};
+use super::stop::{Outcome, Stop};
 use farpool::node::{
     Access, Directory, Followed, Fsync, Keys, LocalDirectory, Node, NodeConfig, PrivateKey, Recovery,
-    ServerTls, Tier, certificate, native, resp,
+    ServerTls, Tier, native, resp,
 };
-use farpool::{Error, ErrorKind, WorkMemory};
+use farpool::{ErrorKind, WorkMemory};
 use futures::FutureExt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::task::JoinSet;
 
 const EXAMPLES: &str = "\
@@ -24,6 +25,7 @@ Examples:
   farpool serve
   farpool serve --memory 8GiB --data-dir /var/lib/farpool
   farpool serve --resp 127.0.0.1:6380   # redis-cli -p 6380 set greeting hello
+  farpool serve --postgres 127.0.0.1:5433   # psql -h 127.0.0.1 -p 5433
   farpool serve --resp 127.0.0.1:6380 --data-dir /var/lib/farpool --fsync always
   farpool serve --data-dir /var/lib/farpool --master-key-file farpool.key   # openssl rand -out farpool.key 32
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
@@ -78,6 +80,10 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
 
+    /// Address for PostgreSQL's protocol: SQL from psql, drivers and other tools [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    postgres: Option<String>,
+
     /// Memory of the pool, for tables and keys, such as 4GiB [default: half of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
@@ -120,13 +126,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "access")]
     open: bool,
 
-    /// PEM file with the TLS certificate; all connections then use TLS
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-
-    /// PEM file with the private key of the certificate
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
 
     /// File with the private key that identifies the node to clients with encrypted results ('farpool node-key --new'
     /// creates it) [default: the data directory's key, or one that lasts until the node stops]
@@ -152,6 +153,26 @@ impl From<When> for Fsync {
     }
 }
 
+impl Args {
+    /// Refuses an address that others can reach if it is not said who may connect.
+    fn refuse_strangers(&self, address: SocketAddr) -> Outcome {
+        match address.ip().is_loopback() || self.access.is_some() || self.open {
+            true => Ok(()),
+            false => Err(Stop::usage(
+                format!("anyone who can reach {address} could read and change the tables"),
+                "say who may connect: --access FILE ('farpool serve --help' shows one)\n\
+                 or that anyone may: --open",
+            )),
+        }
+    }
+
+    /// Returns the memory for joins, sorts and groups of the sessions of PostgreSQL's protocol: as much again as the node
+    /// has for its own work.
+    fn gateway_bytes(&self) -> usize {
+        self.work_memory.unwrap_or_else(farpool::work_bytes_default)
+    }
+}
+
 /// Runs the node until SIGINT or SIGTERM.
 pub fn run(args: Args) -> Outcome {
     for (flag, bytes) in [("--memory", args.memory), ("--work-memory", args.work_memory)] {
@@ -165,7 +186,7 @@ pub fn run(args: Args) -> Outcome {
         }
         None => (None, Access::of_everybody()),
     };
-    let tls = tls_files(&args)?;
+    let tls = args.tls.files()?;
     let data = args.data_dir.as_deref().map(LocalDirectory::open).transpose()?;
     let data = data.map(|data| args.encryption.unlock(data)).transpose()?;
     let data = data.map(|data| args.compression.apply(data));
@@ -190,9 +211,18 @@ pub fn run(args: Args) -> Outcome {
     let outcome = runtime.block_on(async {
         // Addresses are bound at once, but connections are accepted only when the data directory has been read: a
         // client that connects earlier is refused, as before the start.
-        let (listener, address) = bind("--listen", &args.listen, &args).await?;
+        let bound = async |flag, address: &str| {
+            let (socket, address) = listening::bind(flag, address).await?;
+            args.refuse_strangers(address)?;
+            Outcome::Ok((socket, address))
+        };
+        let (listener, address) = bound("--listen", &args.listen).await?;
         let resp = match &args.resp {
-            Some(resp) => Some(bind("--resp", resp, &args).await?),
+            Some(resp) => Some(bound("--resp", resp).await?),
+            None => None,
+        };
+        let postgres = match &args.postgres {
+            Some(postgres) => Some(bound("--postgres", postgres).await?),
             None => None,
         };
         let node = Node::start(config)?;
@@ -222,30 +252,50 @@ pub fn run(args: Args) -> Outcome {
             ));
         }
         let scheme = if tls.is_some() { "farpools" } else { "farpool" };
-        if let Some((files, first)) = tls {
-            node.set_tls(first);
-            let node = node.clone();
-            following.spawn(files.follow("the certificate", move |tls| node.set_tls(tls), hangups()?));
-        }
-        let resp_address = resp.as_ref().map(|(_, address)| *address);
-        let listener = listen(listener, address)?;
-        let resp = match resp {
+        let postgres_address = postgres.as_ref().map(|(_, address)| *address);
+        let within = match postgres {
             Some((socket, address)) => {
-                let server = resp::Server::start(&node, farpool::processors())?;
-                Some((server, listen(socket, address)?))
+                Some(gateway::Within::new(&node, listening::listen(socket, address)?, args.gateway_bytes()))
             }
             None => None,
         };
-        announce(&node, scheme, address, resp_address)?;
-        match resp {
-            Some((server, resp)) => {
-                let stop = stop.shared();
-                let keys = server.serve(resp, stop.clone());
-                let (tables, ()) = tokio::join!(native::serve(node.clone(), listener, stop), keys);
-                tables?;
-            }
-            None => native::serve(node.clone(), listener, stop).await?,
+        if let Some((files, first)) = tls {
+            let (node, gateway) = (node.clone(), within.as_ref().map(|within| within.gateway().clone()));
+            let set = move |tls: ServerTls| {
+                if let Some(gateway) = &gateway {
+                    gateway.set_tls(tls.clone());
+                }
+                node.set_tls(tls);
+            };
+            set(first);
+            following.spawn(files.follow("the certificate", set, hangups()?));
         }
+        let resp_address = resp.as_ref().map(|(_, address)| *address);
+        let listener = listening::listen(listener, address)?;
+        let resp = match resp {
+            Some((socket, address)) => {
+                let server = resp::Server::start(&node, farpool::processors())?;
+                Some((server, listening::listen(socket, address)?))
+            }
+            None => None,
+        };
+        announce(&node, scheme, address, [("redis", resp_address), ("postgresql", postgres_address)])?;
+        let stop = stop.shared();
+        let keys = async {
+            if let Some((server, resp)) = resp {
+                server.serve(resp, stop.clone()).await;
+            }
+        };
+        let sessions = async {
+            match within {
+                Some(within) => within.serve(stop.clone()).await,
+                None => Ok(()),
+            }
+        };
+        let (tables, (), sessions) =
+            tokio::join!(native::serve(node.clone(), listener, stop.clone()), keys, sessions);
+        tables?;
+        sessions?;
         following.shutdown().await;
         shut_down(node, stop_within).await;
         eprintln!("stopped");
@@ -269,13 +319,6 @@ fn refuse_more_than_there_is(flag: &str, bytes: Option<usize>) -> Outcome {
         }
         _ => Ok(()),
     }
-}
-
-/// Opens the files of the certificate and the key, if both are set, and reads the TLS configuration from them.
-fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
-    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
-    let paths = vec![certificate.clone(), key.clone()];
-    Ok(Some(Followed::open(paths, |paths| certificate::read(&paths[0], &paths[1]))?))
 }
 
 /// Returns the private key of the data directory, or a new one that lasts until the process ends. Returns `None`, with
@@ -318,76 +361,23 @@ async fn shut_down(node: Arc<Node>, within: Duration) {
     drop(tokio::time::timeout(within, end).await);
 }
 
-/// Maximum number of connections that the operating system queues before they are accepted.
-const BACKLOG: u32 = 1024;
-
-/// Binds a socket to the address that the option `flag` names, and returns both. Clients cannot connect before
-/// [`listen`].
-async fn bind(flag: &str, address: &str, args: &Args) -> Outcome<(TcpSocket, SocketAddr)> {
-    if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
-        return Err(Stop::usage(
-            format!("{address:?} is not an address to listen on"),
-            format!("write HOST:PORT, for example {flag} 127.0.0.1:9797"),
-        ));
-    }
-    let resolved = lookup_host(address).await.map_err(|error| cannot_listen(address, &error))?;
-    let addresses: Vec<SocketAddr> = resolved.collect();
-    let is_local = addresses.iter().all(|address| address.ip().is_loopback());
-    if !is_local && args.access.is_none() && !args.open {
-        return Err(Stop::usage(
-            format!("anyone who can reach {address} could read and change the tables"),
-            "say who may connect: --access FILE ('farpool serve --help' shows one)\n\
-             or that anyone may: --open",
-        ));
-    }
-    let mut bound = Err(io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        bound = bind_to(address);
-        if bound.is_ok() {
-            break;
-        }
-    }
-    Ok(bound.map_err(|error| cannot_listen(address, &error))?)
-}
-
-fn bind_to(address: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Otherwise a node could not be restarted while connections of the previous process are being closed.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    let address = socket.local_addr()?;
-    Ok((socket, address))
-}
-
-/// Starts to accept connections.
-fn listen(socket: TcpSocket, address: SocketAddr) -> Outcome<TcpListener> {
-    Ok(socket.listen(BACKLOG).map_err(|error| cannot_listen(&address.to_string(), &error))?)
-}
-
-fn cannot_listen(address: &str, error: &io::Error) -> Error {
-    let failed = Error::unavailable(format!("cannot listen on {address}: {}", reason(error)));
-    match error.kind() {
-        io::ErrorKind::AddrInUse => failed.advise(
-            "another program has this port, perhaps another 'farpool serve'\n\
-             stop it, or choose another port: --listen 127.0.0.1:9798 (0 takes any free one)",
-        ),
-        io::ErrorKind::PermissionDenied => {
-            failed.advise("choose a port from 1024 up: --listen 127.0.0.1:9797")
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            failed.advise("this machine does not have that address; 0.0.0.0 stands for all that it has")
-        }
-        _ => failed.advise("choose another address: --listen 127.0.0.1:9797"),
-    }
-}
-
 /// Reports on one line that the node is ready (the reader may stop after one line), and notifies the service manager.
-fn announce(node: &Node, scheme: &str, address: SocketAddr, resp: Option<SocketAddr>) -> Outcome {
+fn announce(
+    node: &Node,
+    scheme: &str,
+    address: SocketAddr,
+    others: [(&str, Option<SocketAddr>); 2],
+) -> Outcome {
     let status = node.status();
     let tls = if scheme == "farpools" { "s" } else { "" };
-    let resp = resp.map(|resp| format!("; redis{tls}://{resp}")).unwrap_or_default();
+    let other = |(scheme, address): (&str, Option<SocketAddr>)| {
+        // TLS is negotiated within PostgreSQL's protocol.
+        let tls = if scheme == "redis" { tls } else { "" };
+        address.map(|address| format!("; {scheme}{tls}://{address}")).unwrap_or_default()
+    };
+    let others: String = others.into_iter().map(other).collect();
     let line = format!(
-        "listening on {scheme}://{address}, memory {} and {} for work, huge pages: {}{resp}\n",
+        "listening on {scheme}://{address}, memory {} and {} for work, huge pages: {}{others}\n",
         size::bytes(status.memory_bytes_limit),
         size::bytes(status.work_bytes_limit),
         status.huge_pages

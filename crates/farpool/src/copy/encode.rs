@@ -7,12 +7,12 @@
 use super::csv::{self, Form};
 use super::format::{Format, Settings};
 use super::textual;
-use crate::json::{check_json, json_writer};
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::json::writer::{JsonArray, LineDelimited};
 use farpool_model::{Error, Result};
+use farpool_sql::{check_json, json_writer};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The crates that decode bytes from peers and users. Files of tables are decoded by other libraries; files of a data
 /// directory are read by name, and are covered by `log_reader`, `segment_reader` and `data_directory`.
-const DECODE: &[&str] = &["catalog", "codec", "columns", "files", "model", "statistics", "wire"];
+const DECODE: &[&str] = &["catalog", "codec", "columns", "files", "model", "postgres", "statistics", "wire"];
 
 /// The files with decoders in crates whose other functions take bytes as values and decode none.
 const DECODING_FILES: &[&str] = &[
@@ -36,6 +36,7 @@ const DECODERS: &[(&str, &str, &str)] = &[
     ("crates/kv/src/journal.rs", "apply", "key_records"),
     ("crates/kv/src/packing/mod.rs", "unpack", "packed_values"),
     ("crates/kv/src/resp/parse.rs", "parse", "resp_decoder"),
+    ("crates/postgres/src/values/input.rs", "array_of_one", "postgres_messages"),
     ("crates/model/src/key_filter.rs", "from_bytes", "plan_decoder"),
     ("crates/model/src/key_set.rs", "from_bytes", "plan_decoder"),
     ("crates/catalog/src/durable/decode.rs", "decode", "data_directory"),

@@ -62,7 +62,7 @@ impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
 }
 
 /// Waits for the next connection; calls `on_failure` each time that accepting fails.
-pub(crate) async fn accept<L: Listener>(listener: &mut L, on_failure: impl Fn()) -> L::Arrival {
+pub async fn accept<L: Listener>(listener: &mut L, on_failure: impl Fn()) -> L::Arrival {
     loop {
         match listener.next().await {
             Ok(arrival) => return arrival,

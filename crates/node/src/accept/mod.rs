@@ -4,6 +4,5 @@
 mod listener;
 mod unauthenticated;
 
-pub use listener::Listener;
-pub(crate) use listener::accept;
-pub(crate) use unauthenticated::{Slot, Unauthenticated};
+pub use listener::{Listener, accept};
+pub use unauthenticated::{Slot, Unauthenticated};

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// The set of connections that are not authenticated yet.
 #[derive(Debug, Default)]
-pub(crate) struct Unauthenticated {
+pub struct Unauthenticated {
     slots: Mutex<Slots>,
 }
 
@@ -54,7 +54,7 @@ impl Slots {
 
 /// The place of an unauthenticated connection in the set; freed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub struct Slot {
     unauthenticated: Arc<Unauthenticated>,
     number: u64,
     evicted: Arc<Notify>,

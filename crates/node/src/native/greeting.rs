@@ -102,7 +102,7 @@ async fn exchange(stage: &mut GreetingState, node: &Arc<Node>) -> io::Result<Gre
             return Ok(Greeting::Refused(stage.socket.clone(), Vec::new(), error));
         }
         opened = stage.opening().await?;
-    } else if opened == DetectedProtocol::Farpool && tls.is_some() {
+    } else if opened == DetectedProtocol::Farpool && tls.is_some() && !stage.socket.is_within() {
         let error = Error::new(ErrorKind::Denied, "this pool speaks to nobody in the clear")
             .advise("write farpools:// in place of farpool://, and give its authority with --tls-ca FILE");
         return Ok(stage.refuse(error));

@@ -39,9 +39,10 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
             *expr = call("to_uuid", vec![Expr::Value(typed.value.clone())]);
         }
         Expr::Collate { expr: value, collation } => {
-            let name = collation.to_string();
-            let name = name.trim_matches('"').to_lowercase();
-            if !["c", "posix", "ucs_basic", "binary"].contains(&name.as_str()) {
+            // The default is that of the database, whose texts are compared by their characters.
+            let name = collation.to_string().to_lowercase().replace('"', "");
+            let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+            if !["c", "posix", "ucs_basic", "binary", "default"].contains(&name) {
                 let what = format!("there is no collation {collation} here");
                 return Err(refusal(
                     &what,

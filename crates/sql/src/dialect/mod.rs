@@ -40,6 +40,7 @@ mod parameters;
 mod patterns;
 mod pivot;
 mod powers;
+mod qualified;
 mod readers;
 mod repeated;
 mod rows;
@@ -398,7 +399,8 @@ impl VisitorMut for Rules<'_> {
         timestamps::apply(expr);
         zones::apply(expr);
         flow(
-            formats::apply(expr)
+            qualified::apply(expr)
+                .and_then(|()| formats::apply(expr))
                 .and_then(|()| forms::apply(expr))
                 .and_then(|()| patterns::apply(expr))
                 .and_then(|()| json::apply(expr))

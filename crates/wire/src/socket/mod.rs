@@ -63,6 +63,11 @@ pub trait Socket: Send + Sync + fmt::Debug {
     /// Returns whether the other end is known to be on the same machine.
     fn is_near(&self) -> bool;
 
+    /// Returns whether the other end is in this process, so that nobody else can read what is written.
+    fn is_within(&self) -> bool {
+        false
+    }
+
     /// Returns the bytes of memory that the socket holds in this process, without the operating system's buffers.
     fn bytes_held(&self) -> usize {
         0

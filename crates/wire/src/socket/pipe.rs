@@ -131,6 +131,10 @@ impl Socket for Pipe {
     fn is_near(&self) -> bool {
         true
     }
+
+    fn is_within(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for Pipe {

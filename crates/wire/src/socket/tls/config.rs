@@ -43,6 +43,14 @@ impl ServerTls {
         Ok(ServerTls(Arc::new(config)))
     }
 
+    /// Returns the configuration for a server of another protocol, with its name for ALPN.
+    #[must_use]
+    pub fn of_protocol(&self, protocol: &[u8]) -> Self {
+        let mut config = ServerConfig::clone(&self.0);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        ServerTls(Arc::new(config))
+    }
+
     /// Parses the certificates in the bytes of a PEM file.
     ///
     /// # Errors

@@ -2,15 +2,20 @@
 //! the texts that PostgreSQL and the JSON form of Protocol Buffers use, so that they are neither lost nor taken for
 //! NULL.
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::{SortOptions, sort_to_indices};
-use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type};
-use arrow::error::ArrowError;
-use arrow::json::writer::{NullableEncoder, make_encoder};
-use arrow::json::{Encoder, EncoderFactory, EncoderOptions, WriterBuilder};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use farpool_model::{Error, Result};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_json::writer::{LineDelimited, NullableEncoder, make_encoder};
+use arrow_json::{Encoder, EncoderFactory, EncoderOptions, WriterBuilder};
+use arrow_ord::sort::sort_to_indices;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SortOptions};
+use farpool_model::{Error, Result, sql_name};
 use std::sync::{Arc, LazyLock};
+
+/// Bytes that the writer puts before and after a value of a column named `v`.
+const AROUND: (&[u8], &[u8]) = (b"{\"v\":", b"}");
 
 /// Arrow's own encoding of finite numbers.
 static PLAIN: LazyLock<EncoderOptions> = LazyLock::new(EncoderOptions::default);
@@ -71,6 +76,32 @@ pub fn json_float(value: f64) -> Option<&'static str> {
     }
 }
 
+/// Returns each value of `column` as the text of its JSON; NULL stays NULL.
+///
+/// # Errors
+/// `Invalid` if the type, or a value, has no form in JSON.
+pub fn json_texts(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    let failed = |error: ArrowError| {
+        let (name, kind) = (field.name(), sql_name(field.data_type()));
+        Error::invalid(format!("column {name:?} of type {kind} has no form in JSON: {error}"))
+            .advise("leave it out (SELECT names the others, farpool load has --columns)")
+    };
+    let alone = Arc::new(Schema::new(vec![field.clone().with_name("v")]));
+    let batch = RecordBatch::try_new(alone, vec![column.clone()]).map_err(failed)?;
+    check_json(&batch)?;
+    let mut writer = json_writer().build::<_, LineDelimited>(Vec::new());
+    writer.write(&batch).map_err(failed)?;
+    let bytes = writer.into_inner();
+    let mut texts = StringViewBuilder::with_capacity(column.len());
+    // Splitting at line breaks is safe: the writer escapes those within strings as `\n`.
+    for (row, line) in bytes.split(|byte| *byte == b'\n').take(column.len()).enumerate() {
+        let value = line.strip_prefix(AROUND.0).and_then(|line| line.strip_suffix(AROUND.1));
+        let value = value.and_then(|value| std::str::from_utf8(value).ok());
+        texts.append_option(value.filter(|_| column.is_valid(row)));
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
 #[derive(Debug)]
 struct Floats;
 
@@ -117,8 +148,7 @@ fn special(array: &dyn Array, row: usize) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{ArrayRef, Float32Array, Float64Array, ListArray, RecordBatch};
-    use arrow::json::writer::LineDelimited;
+    use arrow_array::{Float32Array, Float64Array, ListArray};
 
     #[test]
     fn floats_without_a_number_in_json_are_texts() {
@@ -144,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_time_without_a_text_is_an_error_wherever_it_stands() {
-        use arrow::array::{ListArray, TimestampMicrosecondArray};
-        use arrow::datatypes::TimestampMicrosecondType;
+        use arrow_array::TimestampMicrosecondArray;
+        use arrow_array::types::TimestampMicrosecondType;
         let of = |column: ArrayRef| RecordBatch::try_from_iter([("t", column)]).unwrap();
         let times =
             |last| Arc::new(TimestampMicrosecondArray::from(vec![None, Some(0), Some(last), Some(5)]));
@@ -160,7 +190,7 @@ mod tests {
             Some(vec![None, Some(i64::MAX)]),
         ]);
         assert!(check_json(&of(Arc::new(lists))).is_err());
-        let whole: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![i64::MAX]));
+        let whole: ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![i64::MAX]));
         check_json(&of(whole)).unwrap();
     }
 }

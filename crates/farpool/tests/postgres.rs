@@ -1,0 +1,498 @@
+//! PostgreSQL's protocol, as an independent client speaks it (`tokio-postgres`), and as bytes that no client sends.
+
+use arrow::array::{
+    Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use farpool::gateway::{Door, Gateway, postgres};
+use farpool::node::{Access, Node, NodeConfig, Right};
+use farpool::{EmbeddedPool, LoadMode, Pool, Result, SessionOptions, TableName, TenantName, WorkMemory};
+use futures::{StreamExt, TryStreamExt};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// The way to a node in this process.
+#[derive(Debug)]
+struct Here(Arc<Node>);
+
+#[async_trait::async_trait]
+impl Door for Here {
+    async fn open(&self, token: Option<&str>) -> Result<Arc<dyn Pool>> {
+        Ok(EmbeddedPool::for_token(Arc::clone(&self.0), token)?)
+    }
+}
+
+/// A gateway over a node in this process.
+struct Server {
+    address: SocketAddr,
+    pool: Arc<EmbeddedPool>,
+}
+
+async fn serve(access: Access) -> Server {
+    let node = Node::start(NodeConfig { memory_bytes: 256 << 20, access, ..NodeConfig::default() }).unwrap();
+    let pool = EmbeddedPool::over(Arc::clone(&node), TenantName::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = SessionOptions { work: Some(WorkMemory::new(256 << 20)), ..SessionOptions::default() };
+    let gateway = Gateway::new(Arc::new(Here(node)), options);
+    tokio::spawn(postgres::serve(gateway, listener, std::future::pending()));
+    Server { address, pool }
+}
+
+async fn open() -> Server {
+    let server = serve(Access::of_everybody()).await;
+    let rows = 20_000;
+    let table = RecordBatch::try_from_iter_with_nullable([
+        ("id", Arc::new(Int64Array::from_iter_values(0..rows)) as _, true),
+        (
+            "part",
+            Arc::new(Int32Array::from_iter((0..rows).map(|n| (n % 7 > 0).then_some((n % 7) as i32)))) as _,
+            true,
+        ),
+        (
+            "price",
+            Arc::new(
+                Decimal128Array::from_iter_values((0..rows).map(|n| i128::from(n) * 25))
+                    .with_precision_and_scale(12, 2)
+                    .unwrap(),
+            ) as _,
+            true,
+        ),
+        ("name", Arc::new(StringArray::from_iter_values((0..rows).map(|n| format!("name {n}")))) as _, true),
+        ("day", Arc::new(Date32Array::from_iter_values((0..rows).map(|n| (n % 1000) as i32))) as _, true),
+        ("x", Arc::new(Float64Array::from_iter_values((0..rows).map(|n| n as f64 / 4.0))) as _, true),
+    ])
+    .unwrap();
+    let name = TableName::new("items").unwrap();
+    let batches = futures::stream::iter([Ok(table.clone())]).boxed();
+    server.pool.load(&name, LoadMode::Create.into(), table.schema(), None, batches).await.unwrap();
+    server
+}
+
+impl Server {
+    async fn connect(&self) -> Client {
+        self.connect_as("host=127.0.0.1 user=ann dbname=farpool").await.unwrap()
+    }
+
+    async fn connect_as(&self, settings: &str) -> std::result::Result<Client, tokio_postgres::Error> {
+        let settings = format!("{settings} port={}", self.address.port());
+        let (client, connection) = tokio_postgres::connect(&settings, NoTls).await?;
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(client)
+    }
+}
+
+/// Returns the rows of a simple query as texts.
+async fn texts(client: &Client, text: &str) -> Vec<Vec<Option<String>>> {
+    let messages = client.simple_query(text).await.unwrap();
+    let row = |message| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|place| row.get(place).map(str::to_string)).collect())
+        }
+        _ => None,
+    };
+    messages.into_iter().filter_map(row).collect()
+}
+
+async fn text(client: &Client, query: &str) -> String {
+    texts(client, query).await.remove(0).remove(0).unwrap_or_else(|| "NULL".into())
+}
+
+fn code(error: &tokio_postgres::Error) -> &str {
+    error.code().map_or("", SqlState::code)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn simple_queries_return_texts_and_tags() {
+    let server = open().await;
+    let client = server.connect().await;
+    let rows = texts(&client, "select part, count(*), sum(price), max(day) from items group by part order by part nulls first limit 2").await;
+    let shown: Vec<Vec<&str>> =
+        rows.iter().map(|row| row.iter().map(|v| v.as_deref().unwrap_or("NULL")).collect()).collect();
+    assert_eq!(
+        shown,
+        [["NULL", "2858", "7144642.75", "1972-09-26"], ["1", "2857", "7140357.25", "1972-09-26"]]
+    );
+    let messages = client.simple_query("create table t (a int, b text); insert into t values (1, 'x'), (2, null); update t set a = 5 where b is null; select * from t order by a; delete from t; drop table t").await.unwrap();
+    let tags: Vec<u64> = messages
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::CommandComplete(rows) => Some(*rows),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tags, [0, 2, 1, 2, 2, 0]);
+    assert_eq!(text(&client, "select 1.5::double precision / 3").await, "0.5");
+    assert_eq!(text(&client, "select 'a' || 'b'").await, "ab");
+    // Two statements, of which the first fails: the second does not run, and the session goes on.
+    let error = client.simple_query("select 1 / 0; create table never (a int)").await.unwrap_err();
+    assert_eq!(code(&error), "22012");
+    assert_eq!(code(&client.simple_query("select * from never").await.unwrap_err()), "42P01");
+    assert_eq!(text(&client, "select 7").await, "7");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_statements_have_types_and_values_in_binary() {
+    let server = open().await;
+    let client = server.connect().await;
+    let statement = client
+        .prepare("select id, price, name, day, x, part is null from items where id = $1 and name = $2")
+        .await
+        .unwrap();
+    assert_eq!(statement.params(), [Type::INT8, Type::TEXT]);
+    let types: Vec<Type> = statement.columns().iter().map(|column| column.type_().clone()).collect();
+    assert_eq!(types, [Type::INT8, Type::NUMERIC, Type::TEXT, Type::DATE, Type::FLOAT8, Type::BOOL]);
+    for id in [3_i64, 14, 19_999] {
+        let row = client.query_one(&statement, &[&id, &format!("name {id}")]).await.unwrap();
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, f64>(4)), (id, id as f64 / 4.0));
+        assert_eq!((row.get::<_, &str>(2), row.get::<_, bool>(5)), (&*format!("name {id}"), id % 7 == 0));
+    }
+    assert!(client.query_opt(&statement, &[&3_i64, &"other"]).await.unwrap().is_none());
+    // NULL, types that the client names, and a statement without a table.
+    let typed = client.prepare_typed("select $1, $2", &[Type::INT4, Type::TEXT]).await.unwrap();
+    let row = client.query_one(&typed, &[&Some(5_i32), &None::<&str>]).await.unwrap();
+    assert_eq!((row.get::<_, i32>(0), row.get::<_, Option<&str>>(1)), (5, None));
+    let count = client.execute("create table t (a bigint, b text)", &[]).await.unwrap();
+    assert_eq!(count, 0);
+    let insert = client.prepare("insert into t values ($1, $2)").await.unwrap();
+    assert_eq!(insert.params(), [Type::INT8, Type::TEXT]);
+    for n in 0..3_i64 {
+        assert_eq!(client.execute(&insert, &[&n, &format!("b{n}")]).await.unwrap(), 1);
+    }
+    let sum: i64 =
+        client.query_one("select sum(a)::bigint from t where b like $1", &[&"b%"]).await.unwrap().get(0);
+    assert_eq!(sum, 3);
+    let rows = client.query("select array[1, 2, null]::bigint[]", &[]).await.unwrap();
+    assert_eq!(rows[0].get::<_, Vec<Option<i64>>>(0), [Some(1), Some(2), None]);
+    let error =
+        client.query("select * from items where id = $1 and nothing = 1", &[&1_i64]).await.unwrap_err();
+    assert_eq!(code(&error), "42703");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn portals_and_cursors_return_rows_in_parts() {
+    let server = open().await;
+    let mut client = server.connect().await;
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("select id from items order by id", &[]).await.unwrap();
+    let mut next = 0;
+    for _ in 0..5 {
+        let rows = transaction.query_portal(&portal, 1000).await.unwrap();
+        assert_eq!(rows.len(), 1000);
+        for row in rows {
+            assert_eq!(row.get::<_, i64>(0), next);
+            next += 1;
+        }
+    }
+    let rest: Vec<_> = transaction.query_portal_raw(&portal, 0).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(rest.len(), 15_000);
+    transaction.rollback().await.unwrap();
+
+    client
+        .batch_execute("begin; declare c cursor for select id from items where id < 10 order by id")
+        .await
+        .unwrap();
+    assert_eq!(texts(&client, "fetch 3 from c").await.len(), 3);
+    client.batch_execute("move 2 from c").await.unwrap();
+    assert_eq!(text(&client, "fetch c").await, "5");
+    assert_eq!(texts(&client, "fetch all from c").await.len(), 4);
+    assert_eq!(texts(&client, "fetch 1 from c").await.len(), 0);
+    client.batch_execute("close c; commit").await.unwrap();
+    assert_eq!(code(&client.batch_execute("fetch c").await.unwrap_err()), "34000");
+    assert_eq!(code(&client.batch_execute("declare c cursor for select 1").await.unwrap_err()), "25P01");
+    client.batch_execute("declare h cursor with hold for select 1 as one").await.unwrap();
+    assert_eq!(text(&client, "fetch h").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_read_one_version_and_end_as_they_should() {
+    let server = open().await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    other.batch_execute("create table t (a int); insert into t values (1)").await.unwrap();
+    client.batch_execute("begin isolation level repeatable read").await.unwrap();
+    assert_eq!(text(&client, "select count(*) from t").await, "1");
+    other.batch_execute("insert into t values (2)").await.unwrap();
+    assert_eq!(text(&client, "select count(*) from t").await, "1");
+    assert_eq!(text(&client, "show transaction isolation level").await, "repeatable read");
+    client.batch_execute("commit").await.unwrap();
+    assert_eq!(text(&client, "select count(*) from t").await, "2");
+    // A failure ends what a transaction can do.
+    client.batch_execute("begin").await.unwrap();
+    assert!(client.batch_execute("select 1 / 0").await.is_err());
+    assert_eq!(code(&client.batch_execute("select 1").await.unwrap_err()), "25P02");
+    client.batch_execute("rollback").await.unwrap();
+    client.batch_execute("begin; savepoint s").await.unwrap();
+    assert!(client.batch_execute("select nothing").await.is_err());
+    client.batch_execute("rollback to s; select 1; commit").await.unwrap();
+    // Settings of a transaction that is rolled back were never made.
+    client.batch_execute("begin; set timezone = 'Asia/Tokyo'; rollback").await.unwrap();
+    assert_eq!(text(&client, "show timezone").await, "UTC");
+    client.batch_execute("begin; set local timezone = 'Asia/Tokyo'").await.unwrap();
+    assert_eq!(text(&client, "select timestamptz '2024-01-01 00:00:00Z'").await, "2024-01-01 09:00:00+09");
+    client.batch_execute("commit").await.unwrap();
+    assert_eq!(text(&client, "show timezone").await, "UTC");
+    let error = client.batch_execute("begin read only; insert into t values (3)").await.unwrap_err();
+    assert_eq!(code(&error), "25006");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_a_transaction_appear_at_its_end() {
+    let server = open().await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    other.batch_execute("create table t (a int, b text); insert into t values (1, 'x')").await.unwrap();
+    client.batch_execute("begin; insert into t values (2, 'y'), (3, null)").await.unwrap();
+    assert_eq!(text(&client, "select sum(a) from t").await, "6");
+    assert_eq!(text(&client, "select sum(a) from public.t").await, "6");
+    assert_eq!(text(&other, "select sum(a) from t").await, "1");
+    client.batch_execute("savepoint s; insert into t select a + 10, b from t").await.unwrap();
+    assert_eq!(text(&client, "select count(*) from t").await, "6");
+    client.batch_execute("rollback to s").await.unwrap();
+    let sink = client.copy_in("copy t (b, a) from stdin").await.unwrap();
+    let mut sink = std::pin::pin!(sink);
+    futures::SinkExt::send(&mut sink, bytes::Bytes::from_static(b"z\t4\n")).await.unwrap();
+    assert_eq!(sink.finish().await.unwrap(), 1);
+    assert_eq!(text(&client, "select max(b) from t where a > 2").await, "z");
+    assert!(
+        client.batch_execute("select * from farpool.public.t").await.is_err(),
+        "it would not see the rows"
+    );
+    client.batch_execute("rollback; begin; insert into t values (5, 'w'); commit").await.unwrap();
+    assert_eq!(text(&other, "select sum(a) from t").await, "6");
+    // A table that is created, filled and read before it is there for others.
+    client.batch_execute("begin; create table made (k bigint, v text)").await.unwrap();
+    let insert = client.prepare("insert into made values ($1, $2)").await.unwrap();
+    for n in 0..3_i64 {
+        assert_eq!(client.execute(&insert, &[&n, &"v"]).await.unwrap(), 1);
+    }
+    assert_eq!(text(&client, "select sum(k) from made").await, "3");
+    assert_eq!(code(&other.batch_execute("select * from made").await.unwrap_err()), "42P01");
+    client.batch_execute("commit").await.unwrap();
+    assert_eq!(text(&other, "select sum(k) from made").await, "3");
+    // What cannot be kept is refused, and ends the transaction.
+    for refused in
+        ["insert into made values (9, 'x')", "update t set a = 1", "drop table t", "create table t2 (a int)"]
+    {
+        client.batch_execute("begin; insert into t values (7, 'v')").await.unwrap();
+        assert_eq!(code(&client.batch_execute(refused).await.unwrap_err()), "0A000", "{refused}");
+        client.batch_execute("rollback").await.unwrap();
+    }
+    assert_eq!(text(&other, "select sum(a) from t").await, "6");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_is_cancelled_and_one_that_takes_too_long_ends() {
+    let server = open().await;
+    let client = server.connect().await;
+    let endless =
+        "select count(*) from items a cross join items b cross join items c where a.id + b.id + c.id = -1";
+    let cancel = client.cancel_token();
+    let soon = Duration::from_secs(20);
+    let (outcome, ()) = tokio::join!(tokio::time::timeout(soon, client.simple_query(endless)), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        cancel.cancel_query(NoTls).await.unwrap();
+    });
+    assert_eq!(code(&outcome.expect("it is cancelled soon").unwrap_err()), "57014");
+    client.batch_execute("set statement_timeout = '300ms'").await.unwrap();
+    let outcome = tokio::time::timeout(soon, client.simple_query(endless)).await;
+    assert_eq!(code(&outcome.expect("it ends soon").unwrap_err()), "57014");
+    assert_eq!(text(&client, "select 1").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_catalog_lists_tables_columns_and_types() {
+    let server = open().await;
+    let client = server.connect().await;
+    client.batch_execute("create schema s; create table s.other (k int, v text); create view public.v as select id from items").await.unwrap();
+    let listed = texts(&client, "SELECT n.nspname, c.relname, c.relkind FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r','v') AND n.nspname OPERATOR(pg_catalog.!~) '^pg_' ORDER BY 1, 2").await;
+    let listed: Vec<String> =
+        listed.iter().map(|row| row.iter().flatten().cloned().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(listed, ["public items r", "public v v", "s other r"]);
+    let visible = texts(&client, "select relname from pg_class where pg_catalog.pg_table_is_visible(oid) and relname ~ '^(items|other)$'").await;
+    assert_eq!(visible.len(), 1);
+    let columns = texts(&client, "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'items'::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum").await;
+    let columns: Vec<String> =
+        columns.iter().map(|row| row.iter().flatten().cloned().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(columns[..3], ["id bigint f", "part integer f", "price numeric(12,2) f"]);
+    assert_eq!(
+        text(&client, "select 'public.items'::regclass = c.oid from pg_class c where relname = 'items'")
+            .await,
+        "t"
+    );
+    assert_eq!(
+        text(&client, "select c.oid::regclass::text from pg_class c where relname = 'other'").await,
+        "s.other"
+    );
+    assert!(text(&client, "select version()").await.starts_with("PostgreSQL 15"));
+    assert_eq!(text(&client, "select typname from pg_type where oid = 1700").await, "numeric");
+    assert_eq!(code(&client.batch_execute("select 'nothing'::regclass").await.unwrap_err()), "42P01");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_the_password_and_its_right_counts() {
+    let (reader, other) = (format!("fp_{}", "1".repeat(64)), format!("fp_{}", "2".repeat(64)));
+    let access = Access::of_nobody().with_token(&reader, TenantName::default(), Right::Read);
+    let server = serve(access).await;
+    let refused = |outcome: std::result::Result<Client, tokio_postgres::Error>| match outcome {
+        Ok(_) => panic!("nobody was refused"),
+        Err(error) => code(&error).to_string(),
+    };
+    assert_eq!(
+        refused(server.connect_as(&format!("host=127.0.0.1 user=ann password={other}")).await),
+        "28P01"
+    );
+    let client = server.connect_as(&format!("host=127.0.0.1 user=ann password={reader}")).await.unwrap();
+    assert_eq!(text(&client, "select 1").await, "1");
+    assert_eq!(code(&client.batch_execute("create table t (a int)").await.unwrap_err()), "42501");
+    for forbidden in [
+        "copy (select 1) to '/tmp/farpool-test.csv'",
+        "select * from '/etc/passwd'",
+        "explain analyze copy (select 1) to '/tmp/farpool-test.csv' stored as csv",
+    ] {
+        assert!(client.batch_execute(forbidden).await.is_err(), "{forbidden}");
+    }
+    assert!(!std::path::Path::new("/tmp/farpool-test.csv").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_shown_and_what_cannot_be_is_refused() {
+    let server = open().await;
+    let client = server
+        .connect_as("host=127.0.0.1 user=ann application_name=test options='-c statement_timeout=5s'")
+        .await
+        .unwrap();
+    assert_eq!(text(&client, "show application_name").await, "test");
+    assert_eq!(text(&client, "show statement_timeout").await, "5s");
+    assert_eq!(text(&client, "show server_encoding").await, "UTF8");
+    for refused in [
+        "set datestyle = 'German'",
+        "set client_encoding = 'LATIN1'",
+        "set nothing = 1",
+        "set search_path = a, b",
+    ] {
+        assert!(client.batch_execute(refused).await.is_err(), "{refused}");
+    }
+    client.batch_execute("create schema s; create table s.t (a int); set search_path = s").await.unwrap();
+    assert_eq!(text(&client, "select count(*) from t").await, "0");
+    client.batch_execute("discard all").await.unwrap();
+    assert_eq!(code(&client.batch_execute("select count(*) from t").await.unwrap_err()), "42P01");
+    client.batch_execute("prepare p (int) as select id + $1 from items where id = $1").await.unwrap();
+    assert_eq!(text(&client, "execute p(5)").await, "10");
+    client.batch_execute("deallocate p").await.unwrap();
+    assert_eq!(code(&client.batch_execute("execute p(5)").await.unwrap_err()), "26000");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_copied_out_and_in() {
+    let server = open().await;
+    let client = server.connect().await;
+    for format in ["text", "csv", "binary"] {
+        let out = client
+            .copy_out(&format!("copy (select * from items where id < 5000) to stdout (format {format})"))
+            .await
+            .unwrap();
+        let rows: Vec<bytes::Bytes> = out.try_collect().await.unwrap();
+        client.batch_execute("create table copied (id bigint, part int, price decimal(12, 2), name text, day date, x double precision)").await.unwrap();
+        let sink = client.copy_in(&format!("copy copied from stdin (format {format})")).await.unwrap();
+        let mut sink = std::pin::pin!(sink);
+        for piece in rows {
+            futures::SinkExt::send(&mut sink, piece).await.unwrap();
+        }
+        assert_eq!(sink.finish().await.unwrap(), 5000);
+        assert_eq!(
+            text(&client, "select count(*) from (select * from copied except select * from items)").await,
+            "0"
+        );
+        assert_eq!(text(&client, "select count(*) from copied where part is null").await, "715");
+        client.batch_execute("drop table copied").await.unwrap();
+    }
+    // Rows that are wrong leave nothing behind, and the session goes on.
+    client.batch_execute("create table t (a int, b text)").await.unwrap();
+    let sink = client.copy_in("copy t (a) from stdin").await.unwrap();
+    let mut sink = std::pin::pin!(sink);
+    futures::SinkExt::send(&mut sink, bytes::Bytes::from_static(b"1\nx\n")).await.unwrap();
+    let error = sink.finish().await.unwrap_err();
+    assert_eq!(code(&error), "22P02");
+    assert_eq!(text(&client, "select count(*) from t").await, "0");
+}
+
+/// Reads messages until `kind` has come; returns the kinds.
+async fn read_until(socket: &mut TcpStream, kind: u8) -> String {
+    let mut kinds = String::new();
+    loop {
+        let mut head = [0; 5];
+        if socket.read_exact(&mut head).await.is_err() {
+            return kinds + "|";
+        }
+        kinds.push(char::from(head[0]));
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let mut body = vec![0; length - 4];
+        socket.read_exact(&mut body).await.unwrap();
+        if head[0] == kind {
+            return kinds;
+        }
+    }
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+    [&[kind][..], &length, body].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_bytes_end_a_session_and_nothing_else() {
+    let server = open().await;
+    let startup = |body: &[u8]| [&u32::try_from(body.len() + 4).unwrap().to_be_bytes()[..], body].concat();
+    let begin = startup(b"\0\x03\0\0user\0ann\0\0");
+    let connect = async || {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        socket.write_all(&begin).await.unwrap();
+        assert!(read_until(&mut socket, b'Z').await.ends_with('Z'));
+        socket
+    };
+    for hostile in [
+        &b"Q\xff\xff\xff\xff"[..],
+        b"Q\0\0\0\x02",
+        b"?\0\0\0\x04",
+        b"B\0\0\0\x08\0\0\xff\xff",
+        b"Q\0\0\0\x06\xff\0",
+    ] {
+        let mut socket = connect().await;
+        socket.write_all(hostile).await.unwrap();
+        assert_eq!(read_until(&mut socket, 0).await, "E|", "{hostile:?}");
+    }
+    // After an error in the extended protocol, everything up to Sync is skipped.
+    let mut socket = connect().await;
+    let pipeline = [
+        message(b'P', b"\0select nothing\0\0\0"),
+        message(b'B', b"\0\0\0\0\0\0\0\0"),
+        message(b'E', b"\0\0\0\0\0"),
+        message(b'S', b""),
+        message(b'P', b"\0select 1\0\0\0"),
+        message(b'B', b"\0\0\0\0\0\0\0\0"),
+        message(b'E', b"\0\0\0\0\0"),
+        message(b'S', b""),
+    ];
+    socket.write_all(&pipeline.concat()).await.unwrap();
+    assert_eq!(read_until(&mut socket, b'Z').await, "EZ");
+    assert_eq!(read_until(&mut socket, b'Z').await, "12DCZ");
+    // Statements without end, of which the names are limited.
+    let mut socket = connect().await;
+    let parses: Vec<u8> =
+        (0..1100).flat_map(|n| message(b'P', format!("s{n}\0select 1\0\0\0").as_bytes())).collect();
+    socket.write_all(&parses).await.unwrap();
+    socket.write_all(&message(b'S', b"")).await.unwrap();
+    let kinds = read_until(&mut socket, b'Z').await;
+    assert_eq!((kinds.matches('1').count(), kinds.matches('E').count()), (1024, 1));
+    // A client that goes in the middle of a long result.
+    let mut socket = connect().await;
+    socket.write_all(&message(b'Q', b"select a.id from items a cross join items b\0")).await.unwrap();
+    assert!(read_until(&mut socket, b'D').await.starts_with('T'));
+    drop(socket);
+    let client = server.connect().await;
+    assert_eq!(text(&client, "select count(*) from items").await, "20000");
+}

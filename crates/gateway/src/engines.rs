@@ -1,0 +1,159 @@
+//! The engines of the gateway: one for each user, who may have many sessions.
+
+use crate::postgres::catalog::Catalog;
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use farpool_datafusion::{CopyTarget, FileWriter, Session, SessionOptions};
+use farpool_memory::{Account, WorkMemory};
+use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
+use farpool_transfer::{BatchStream, Pool};
+use farpool_wire::ServerTls;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// The way from the gateway to a pool.
+#[async_trait]
+pub trait Door: Send + Sync + fmt::Debug {
+    /// Returns the pool as a client with this token sees it.
+    ///
+    /// # Errors
+    /// `Denied` if the pool refuses the token; `Unavailable` if it cannot be asked.
+    async fn open(&self, token: Option<&str>) -> Result<Arc<dyn Pool>>;
+}
+
+/// The state that all sessions of a gateway share.
+#[derive(Debug)]
+pub struct Gateway {
+    door: Arc<dyn Door>,
+    options: SessionOptions,
+    /// The engines in use, by the digest of the token.
+    engines: Mutex<HashMap<[u8; 32], Weak<Engine>>>,
+    tls: Mutex<Option<ServerTls>>,
+    connections: AtomicUsize,
+    /// Whether the pool has refused a client without a token. A pool that needs none ignores those that it gets.
+    asks_for_token: AtomicBool,
+}
+
+/// The engine of one user.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    /// The session of the SQL engine that all sessions of the user share, as far as their settings are the same.
+    pub session: Session,
+    /// The catalog that clients of PostgreSQL's protocol ask for.
+    pub catalog: Arc<Catalog>,
+    /// The memory for rows of transactions that are not committed.
+    pub work: Account,
+}
+
+/// The name of the catalog that has the tables of the pool.
+pub(crate) const CATALOG: &str = "farpool";
+
+impl Gateway {
+    /// Creates a gateway to the pools behind `door`. Sessions run with `options`, of which the time limit is the
+    /// greatest that a session may have.
+    pub fn new(door: Arc<dyn Door>, options: SessionOptions) -> Arc<Self> {
+        let options = SessionOptions { files: false, ..options };
+        let (engines, tls, connections, asks_for_token) = Default::default();
+        Arc::new(Gateway { door, options, engines, tls, connections, asks_for_token })
+    }
+
+    /// Sets the certificate with which connections are encrypted from now on.
+    pub fn set_tls(&self, tls: ServerTls) {
+        *self.tls.lock() = Some(tls);
+    }
+
+    pub(crate) fn tls(&self) -> Option<ServerTls> {
+        self.tls.lock().clone()
+    }
+
+    /// Returns the engine of users without a token; `None` if the pool asks for one.
+    ///
+    /// # Errors
+    /// Errors of [`Door::open`], except that the token is missing.
+    pub(crate) async fn open_engine(&self) -> Result<Option<Arc<Engine>>> {
+        if self.asks_for_token.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match self.engine(None).await {
+            Ok(engine) => Ok(Some(engine)),
+            Err(error) if error.kind == ErrorKind::Denied => {
+                self.asks_for_token.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the engine of the user with this token.
+    ///
+    /// # Errors
+    /// Errors of [`Door::open`].
+    pub(crate) async fn engine(&self, token: Option<&str>) -> Result<Arc<Engine>> {
+        // Users without a token and with an empty one are told apart.
+        let digest: [u8; 32] = match token {
+            Some(token) => Sha256::digest(token.as_bytes()).into(),
+            None => [0; 32],
+        };
+        // The token is checked anew for each session, since the pool may have been told to refuse it.
+        let pool = self.door.open(token).await?;
+        if let Some(engine) = self.engines.lock().get(&digest).and_then(Weak::upgrade) {
+            return Ok(engine);
+        }
+        let session = Session::new(self.options.clone());
+        session.register_pool(CATALOG, Arc::clone(&pool)).await?;
+        session.set_file_writer(Arc::new(NoFiles));
+        // Views are planned by a session without the catalog, which would ask for itself.
+        let planner = Session::new(self.options.clone());
+        planner.register_pool(CATALOG, Arc::clone(&pool)).await?;
+        let catalog = Catalog::new(pool, planner);
+        session.set_system_schema(Arc::clone(&catalog) as _, catalog.functions());
+        let work = self.options.work.clone().unwrap_or_else(|| WorkMemory::new(limits::WORK_BYTES_DEFAULT));
+        let work = work.account(&TenantName::default());
+        let engine = Arc::new(Engine { session, catalog, work });
+        let mut engines = self.engines.lock();
+        engines.retain(|_, engine| engine.strong_count() > 0);
+        engines.insert(digest, Arc::downgrade(&engine));
+        Ok(engine)
+    }
+
+    /// Counts a new connection until the guard is dropped; `None` if there are too many.
+    pub(crate) fn connect(self: &Arc<Self>) -> Option<ConnectionGuard> {
+        let count = self.connections.fetch_add(1, Ordering::Relaxed);
+        let guard = ConnectionGuard(Arc::clone(self));
+        (count < limits::GATEWAY_CONNECTIONS_MAX).then_some(guard)
+    }
+}
+
+/// Counts a connection until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionGuard(Arc<Gateway>);
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Refuses to write files, which would be those of the gateway's machine.
+#[derive(Debug)]
+struct NoFiles;
+
+#[async_trait]
+impl FileWriter for NoFiles {
+    fn check(&self, _target: &CopyTarget) -> Result<()> {
+        Err(no_files())
+    }
+
+    async fn write(&self, _target: &CopyTarget, _schema: SchemaRef, _rows: BatchStream) -> Result<u64> {
+        Err(no_files())
+    }
+}
+
+fn no_files() -> Error {
+    Error::new(ErrorKind::Denied, "COPY to a file of the server is not allowed")
+        .advise("use COPY … TO STDOUT, which psql has as \\copy")
+}
