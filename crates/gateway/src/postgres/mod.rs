@@ -33,7 +33,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Serves clients until `shutdown` resolves, and then ends their sessions.
 ///
 /// # Errors
-/// None at present: an error of one connection ends that connection.
+/// An error of one connection ends that connection only, so that none is returned at present.
 pub async fn serve<L: Listener>(
     gateway: Arc<Gateway>,
     mut listener: L,
