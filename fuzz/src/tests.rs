@@ -121,6 +121,11 @@ fn requests_of_redis_clients() {
 }
 
 #[test]
+fn messages_of_arrow_flight() {
+    run("flight_messages", flight_messages);
+}
+
+#[test]
 fn messages_of_postgresql() {
     run("postgres_messages", postgres_messages);
 }

@@ -6,14 +6,16 @@ use crate::pins::Versions;
 use crate::query::Query;
 use crate::session::{INFORMATION_SCHEMA, Session};
 use arrow_array::new_null_array;
-use arrow_schema::{DataType, Schema, SchemaRef};
-use datafusion::common::TableReference;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use farpool_model::Result;
+use farpool_sql::checked::columns_below;
 use farpool_sql::{Parameters, Statement, dialect, error, summarize};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -85,10 +87,22 @@ impl Session {
             return Ok(Described { parameters: Vec::new(), schema: Arc::clone(query.schema()) });
         };
         let inferred = self.unfilled(state.clone(), parsed.clone(), &Parameters::None).await;
-        let mut parameters = match &inferred {
-            Ok(unfilled) => by_number(unfilled.plan.get_parameter_types()?),
-            Err(_) => Vec::new(),
+        let mut found = match &inferred {
+            Ok(unfilled) => unfilled.plan.get_parameter_types()?,
+            Err(_) => HashMap::new(),
         };
+        if let Ok(unfilled) = &inferred {
+            types_of_lists(&unfilled.plan, &mut found)?;
+        }
+        for (name, data_type) in dialect::types_of_casts(&parsed)? {
+            // The type as the engine has it, by a constant of that type.
+            let constant =
+                state.create_logical_expr(&format!("CAST(NULL AS {data_type})"), &DFSchema::empty());
+            if let Ok(known) = constant.and_then(|constant| constant.get_type(&DFSchema::empty())) {
+                found.insert(name, Some(known));
+            }
+        }
+        let mut parameters = by_number(found);
         if parameters.len() < types.len() && inferred.is_err() {
             parameters.resize(types.len(), None);
         }
@@ -97,15 +111,16 @@ impl Session {
             parameters[place] = Some(known);
         }
         if parameters.is_empty() {
-            return Ok(Described { parameters, schema: result(&inferred?.plan, &headers) });
+            let Unfilled { state, plan, .. } = inferred?;
+            return Ok(Described { parameters, schema: result(analyzed(&state, plan)?, &headers) });
         }
         // Without a type, a value is text.
         let nulls =
             parameters.iter().map(|known| new_null_array(known.as_ref().unwrap_or(&DataType::Utf8), 1));
         let nulls = Parameters::Numbered(nulls.collect());
-        let Unfilled { plan, used, .. } = self.unfilled(state, parsed, &nulls).await?;
+        let Unfilled { state, plan, used, .. } = self.unfilled(state, parsed, &nulls).await?;
         let plan = nulls.fill_in(plan, &used)?;
-        Ok(Described { parameters, schema: result(&plan, &headers) })
+        Ok(Described { parameters, schema: result(analyzed(&state, plan)?, &headers) })
     }
 
     /// Plans a statement that reads the tables as `snapshot` has them. A statement that changes something reads them as
@@ -136,6 +151,7 @@ impl Session {
             state.register_catalog_list(catalog::listed(&**state.catalog_list()));
         }
         let mut used = dialect::fill_in_arguments(&mut parsed, parameters)?;
+        used.extend(dialect::fill_in_lists(&mut parsed, parameters)?);
         let state = Arc::new(state);
         let again = (*parameters != Parameters::None).then(|| parsed.clone());
         let plan = match (dialect::plan(&state, parsed).await, again) {
@@ -164,6 +180,30 @@ fn can_have_parameters(statement: &DfStatement) -> bool {
     }
 }
 
+/// Adds the types of parameters in which a value is looked for, as in `x = ANY($1)`: lists of values of its type.
+fn types_of_lists(
+    plan: &LogicalPlan,
+    types: &mut HashMap<String, Option<DataType>>,
+) -> Result<(), DataFusionError> {
+    plan.apply_with_subqueries(|node| {
+        let columns = columns_below(node)?;
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                if let Expr::ScalarFunction(call) = part
+                    && call.name() == "array_has"
+                    && let [Expr::Placeholder(list), value] = call.args.as_slice()
+                    && let Ok(element) = value.get_type(&columns)
+                {
+                    let list_type = DataType::List(Arc::new(Field::new_list_field(element, true)));
+                    types.insert(list.id.clone(), Some(list_type));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })
+    .map(drop)
+}
+
 /// Returns the types of parameters by their numbers; those of other names are left out.
 fn by_number(types: HashMap<String, Option<DataType>>) -> Vec<Option<DataType>> {
     let mut parameters = Vec::new();
@@ -178,9 +218,14 @@ fn by_number(types: HashMap<String, Option<DataType>>) -> Vec<Option<DataType>> 
     parameters
 }
 
-fn result(plan: &LogicalPlan, headers: &dialect::Headers) -> SchemaRef {
+fn result(plan: LogicalPlan, headers: &dialect::Headers) -> SchemaRef {
     match plan {
         LogicalPlan::Ddl(_) => Arc::new(Schema::empty()),
         plan => headers.over(plan.schema().inner()),
     }
+}
+
+/// Returns the plan with the types that its columns have when it runs, which rules decide.
+fn analyzed(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
 }

@@ -57,7 +57,7 @@ pub use farpool_sql::{
     Interrupt, Parameters, Piece, PieceKind, Statement, is_whole_sql, split_statements, sql_pieces,
 };
 pub use file::{FileAccess, FileOpener};
-pub use query::Query;
+pub use query::{Estimated, Query};
 pub use session::{Session, SessionOptions};
 pub use staging::StagedChange;
 pub use table::PoolTable;

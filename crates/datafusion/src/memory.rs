@@ -18,6 +18,11 @@ use std::sync::Arc;
 /// merge of a sort's spilled runs cannot spill, and must hold a batch of each file.
 const PART_FOR_OTHERS: usize = 4;
 
+/// Bytes of an operator that are granted even if nothing is left. Reason: a merge join takes the rows of equal keys
+/// without asking, at times more than there is, and an operator beside it that holds a few counts should not fail for
+/// that. An operator is one of those of a plan, of which the number is limited.
+const ALWAYS_GRANTED_BYTES: usize = 16 << 10;
+
 /// The memory budget as DataFusion sees it. Operators that can spill get equal shares of the memory that the others
 /// leave, as in DataFusion's fair pool. The budget may refuse earlier than DataFusion's pool would, because the pool in
 /// this process reserves from it as well.
@@ -102,6 +107,10 @@ impl MemoryPool for EngineMemory {
             let message = format!("{} has had its part of the memory for work", consumer.name());
             return Err(DataFusionError::ResourcesExhausted(message));
         }
+        if !consumer.can_spill() && reservation.size() + additional <= ALWAYS_GRANTED_BYTES {
+            self.grow(reservation, additional);
+            return Ok(());
+        }
         let refused = |_| {
             let text = |bytes: usize| size_text(u64_from(bytes));
             let reserved = self.reserved.lock();
@@ -173,5 +182,10 @@ mod tests {
         let must = MemoryConsumer::new("must").register(&memory);
         must.grow(80 << 20);
         assert_eq!(work.usage().bytes_used, 80 << 20);
+        // A few bytes are there for everyone else, but no more.
+        let groups = MemoryConsumer::new("groups").register(&memory);
+        groups.try_grow(97).unwrap();
+        groups.try_grow(2).unwrap();
+        assert!(groups.try_grow(ALWAYS_GRANTED_BYTES).is_err());
     }
 }

@@ -10,10 +10,12 @@ use crate::schemas::SchemaChange;
 use crate::session::Session;
 use crate::window::Window;
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
+use datafusion::common::stats::Precision;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::displayable;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::SessionContext;
 use farpool_model::{Error, Receipt, Result, TableChange, TableName, View, limits};
 use farpool_sql::dialect::Headers;
@@ -321,6 +323,23 @@ async fn first(started: Result<BatchStream>) -> Result<(Option<RecordBatch>, Bat
     Ok((first, batches))
 }
 
+/// Estimates of a statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimated {
+    /// Nanoseconds that the programs at the pool take.
+    pub ns: f64,
+    /// Rows of the result.
+    pub rows: usize,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+}
+
+/// Returns the bytes of a value, with a guess for values without a fixed length.
+fn width(data_type: &DataType) -> usize {
+    const OF_TEXT: usize = 32;
+    data_type.primitive_width().unwrap_or(OF_TEXT)
+}
+
 impl Query {
     pub(crate) fn new(session: Session, statement: Statement, scope: Arc<Scope>, planned: Planned) -> Self {
         let schema = planned.schema();
@@ -392,6 +411,23 @@ impl Query {
     /// Describes the parts that run at the pool, with the pool's answers, and those that run here.
     pub fn explain(&self) -> String {
         self.state.planned().explain()
+    }
+
+    /// Returns the estimated size of the result, and the time that it takes; zero where nothing is known.
+    pub fn estimated(&self) -> Estimated {
+        let (planned, means) = (self.state.planned(), self.state.session.means());
+        let ns = planned.programs(|program| program.expected_ns(&means)).into_iter().sum();
+        let operators = planned.rows().first().map(|rows| rows.operators());
+        let statistics = operators
+            .and_then(|operators| StatisticsContext::new().compute(&*operators, &StatisticsArgs::new()).ok());
+        let known = |precision: Precision<usize>| precision.get_value().copied();
+        let rows = statistics.as_ref().and_then(|statistics| known(statistics.num_rows)).unwrap_or(0);
+        let bytes = statistics.and_then(|statistics| known(statistics.total_byte_size));
+        let row_bytes = match bytes {
+            Some(bytes) if rows > 0 => bytes / rows,
+            _ => self.schema.fields().iter().map(|field| width(field.data_type())).sum(),
+        };
+        Estimated { ns, rows, row_bytes }
     }
 
     /// Compares estimates and actual figures of the programs and joins that have run, one line each.

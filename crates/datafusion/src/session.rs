@@ -32,7 +32,7 @@ use datafusion::logical_expr::{
     lit,
 };
 use datafusion::optimizer::Analyzer;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{AlterTable, CreateView, ObjectType, Statement as SqlStatement};
@@ -45,7 +45,8 @@ use farpool_sql::dialect::Headers;
 use farpool_sql::interrupt::Scope;
 use farpool_sql::{
     BoundedFunctions, Exclusions, MergedKeys, NamedTypes, OneZero, OneZeroOfConstants, OperandTypes,
-    Parameters, Statement, UnnestSubqueries, dialect, error, interrupt, restricted, summarize,
+    Parameters, PostgresMeaning, Statement, UnnestSubqueries, dialect, error, interrupt, restricted,
+    summarize,
 };
 use farpool_transfer::Pool;
 use std::collections::BTreeSet;
@@ -148,8 +149,19 @@ impl Session {
     /// Returns a session over the same tables and pools in which names without a schema are those of `schema`.
     #[must_use]
     pub fn in_schema(&self, schema: &str) -> Session {
+        self.configured(|config| config.options_mut().catalog.default_schema = schema.to_string())
+    }
+
+    /// Returns a session over the same tables and pools in which statements mean what PostgreSQL means where that differs
+    /// from DuckDB ([`PostgresMeaning`]).
+    #[must_use]
+    pub fn with_postgres_meaning(&self) -> Session {
+        self.configured(|config| config.options_mut().extensions.insert(PostgresMeaning))
+    }
+
+    fn configured(&self, configure: impl FnOnce(&mut SessionConfig)) -> Session {
         let mut state = self.context.state();
-        state.config_mut().options_mut().catalog.default_schema = schema.to_string();
+        configure(state.config_mut());
         let context = SessionContext::new_with_state(state);
         Session { context, plans: Arc::default(), ..self.clone() }
     }

@@ -49,7 +49,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("node", &["catalog", "disk", "keystore", "pipeline", "wire"]),
     ("planner", &["statistics"]),
     ("transfer", &["wire", "columns"]),
-    ("sql", &["memory", "planner"]),
+    ("sql", &["memory", "planner", "postgres"]),
     ("datafusion", &["sql", "transfer"]),
     ("postgres", &["model"]),
     ("gateway", &["datafusion", "node", "postgres"]),

@@ -14,6 +14,7 @@ mod edges;
 mod encrypted;
 mod encrypted_results;
 mod files;
+mod flight;
 mod groups;
 mod hidden;
 mod joins;

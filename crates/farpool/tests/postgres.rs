@@ -1,12 +1,12 @@
 //! PostgreSQL's protocol, as an independent client speaks it (`tokio-postgres`), and as bytes that no client sends.
 
-use arrow::array::{
-    Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
-};
-use farpool::gateway::{Door, Gateway, postgres};
+use crate::support::gateway::{Here, load_items};
+use farpool::gateway::{Gateway, postgres};
+use farpool::node::access::TokenDigest;
+use farpool::node::access::scram::Verifier;
 use farpool::node::{Access, Node, NodeConfig, Right};
-use farpool::{EmbeddedPool, LoadMode, Pool, Result, SessionOptions, TableName, TenantName, WorkMemory};
-use futures::{StreamExt, TryStreamExt};
+use farpool::{EmbeddedPool, SessionOptions, TenantName, WorkMemory};
+use futures::TryStreamExt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,6 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// The way to a node in this process.
-#[derive(Debug)]
-struct Here(Arc<Node>);
-
-#[async_trait::async_trait]
-impl Door for Here {
-    async fn open(&self, token: Option<&str>) -> Result<Arc<dyn Pool>> {
-        Ok(EmbeddedPool::for_token(Arc::clone(&self.0), token)?)
-    }
-}
-
 /// A gateway over a node in this process.
 struct Server {
     address: SocketAddr,
@@ -35,6 +24,7 @@ struct Server {
 
 async fn serve(access: Access) -> Server {
     let node = Node::start(NodeConfig { memory_bytes: 256 << 20, access, ..NodeConfig::default() }).unwrap();
+    node.allow_tickets([5; 32]);
     let pool = EmbeddedPool::over(Arc::clone(&node), TenantName::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -46,31 +36,7 @@ async fn serve(access: Access) -> Server {
 
 async fn open() -> Server {
     let server = serve(Access::of_everybody()).await;
-    let rows = 20_000;
-    let table = RecordBatch::try_from_iter_with_nullable([
-        ("id", Arc::new(Int64Array::from_iter_values(0..rows)) as _, true),
-        (
-            "part",
-            Arc::new(Int32Array::from_iter((0..rows).map(|n| (n % 7 > 0).then_some((n % 7) as i32)))) as _,
-            true,
-        ),
-        (
-            "price",
-            Arc::new(
-                Decimal128Array::from_iter_values((0..rows).map(|n| i128::from(n) * 25))
-                    .with_precision_and_scale(12, 2)
-                    .unwrap(),
-            ) as _,
-            true,
-        ),
-        ("name", Arc::new(StringArray::from_iter_values((0..rows).map(|n| format!("name {n}")))) as _, true),
-        ("day", Arc::new(Date32Array::from_iter_values((0..rows).map(|n| (n % 1000) as i32))) as _, true),
-        ("x", Arc::new(Float64Array::from_iter_values((0..rows).map(|n| n as f64 / 4.0))) as _, true),
-    ])
-    .unwrap();
-    let name = TableName::new("items").unwrap();
-    let batches = futures::stream::iter([Ok(table.clone())]).boxed();
-    server.pool.load(&name, LoadMode::Create.into(), table.schema(), None, batches).await.unwrap();
+    load_items(&server.pool).await;
     server
 }
 
@@ -333,6 +299,109 @@ async fn the_catalog_lists_tables_columns_and_types() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn plans_and_lists_and_settings_are_as_tools_expect_them() {
+    let server = open().await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    let plan = texts(&client, "explain select part, count(*) from items where id < 100 group by part").await;
+    let first = plan[0][0].clone().unwrap();
+    let (_, numbers) = first.rsplit_once("(cost=").unwrap();
+    let rows = numbers.split_once("rows=").unwrap().1.split_once(' ').unwrap().0.parse::<u64>().unwrap();
+    assert!((1..=100).contains(&rows) && numbers.contains("width="), "{first}");
+    assert!(plan.iter().any(|line| line[0].as_deref().unwrap().contains("At the pool")), "{plan:?}");
+    assert_eq!(text(&client, "explain (costs off, verbose) select 1").await, "Farpool");
+    assert!(client.batch_execute("explain (format json) select 1").await.is_err());
+    let prepared = client.prepare("explain select * from items where id = $1").await.unwrap();
+    assert_eq!(prepared.columns()[0].name(), "QUERY PLAN");
+    assert!(texts(&client, "explain (analyze, timing off) select count(*) from items").await.len() > 1);
+    // A text next to a list has PostgreSQL's form of a list.
+    assert_eq!(
+        text(&client, "select array[1, 2] = '{1,2}', '{3,NULL}'::int[], '{}'::text[] = array['x']").await,
+        "t"
+    );
+    assert_eq!(text(&client, "select ('{3,NULL,\"a b\"}'::text[])[3]").await, "a b");
+    assert!(client.batch_execute("select '{1,x}'::int[]").await.is_err());
+    assert!(client.batch_execute("select name::int[] from items").await.is_err());
+    let places = texts(&client, "select generate_subscripts(array['a', 'b', 'c'], 1) order by 1").await;
+    assert_eq!(places.len(), 3);
+    // Settings are those of the session that asks.
+    assert_eq!(text(&client, "select set_config('application_name', 'it''s', false)").await, "it's");
+    assert_eq!(text(&client, "select current_setting('application_name')").await, "it's");
+    assert_eq!(text(&other, "select current_setting('application_name')").await, "");
+    assert_eq!(text(&client, "select current_setting('no.such', true) is null").await, "t");
+    assert_ne!(text(&client, "select pg_backend_pid()").await, text(&other, "select pg_backend_pid()").await);
+    let named =
+        client.prepare("select current_setting('application_name'), 'items'::text::regclass").await.unwrap();
+    assert_eq!(named.columns()[0].name(), "current_setting");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_mean_what_postgresql_means() {
+    let server = open().await;
+    let client = server.connect().await;
+    // Answers of PostgreSQL 15.
+    for (query, answer) in [
+        ("select 1.5::int, (-1.5)::int, 2.5::int", "2 -2 3"),
+        ("select 2.5::float8::int, 3.5::float8::int, round(2.5::float8)", "2 4 2"),
+        ("select x::int, (price / 3)::int from items where id = 1", "0 0"),
+        (
+            "select 0.1 + 0.2 = 0.3, sum(3.60), 1.0 / 3 > 0.333333333333333 from items where id < 2",
+            "t 7.20 t",
+        ),
+        ("select (2 / 3.0)::numeric(20, 6), (-2 / 3.0)::numeric(20, 6)", "0.666667 -0.666667"),
+        ("select 1::numeric, '3.60'::numeric, (-2.50)::numeric", "1 3.60 -2.50"),
+        ("select timestamp '2024-02-29 12:34:56.5'::text, 35::float8::text", "2024-02-29 12:34:56.5 35"),
+        (
+            "select interval '1 month 2 days 03:04:05'::text, array[1, null]::text",
+            "1 mon 2 days 03:04:05 {1,NULL}",
+        ),
+        ("select '\\x6162'::bytea::text, encode('a'::bytea, 'base64')", "\\x6162 YQ=="),
+        ("select 'O''Brien'::varchar(3), 'a'::varchar(3)", "O'B a"),
+        ("select - interval '1 month 2 days 03:04:05'", "-1 mons -2 days -03:04:05"),
+        ("select extract(second from timestamp '2024-02-29 12:34:56.5')", "56.500000"),
+        ("select count(*) from items where name = any('{\"name 1\",\"name 2\",x}'::text[])", "2"),
+        ("select count(*) from items where id <> all('{1,2}'::int[]) and id = any(array[1, 2, 3])", "1"),
+        ("select 1 = any('{}'::int[]), 1 <> all('{}'::int[])", "f t"),
+        ("select count(*) from items where day <= timestamp '1970-01-02 12:00'", "40"),
+        ("select count(*) from items where day < '1970-01-02 00:00:00'::timestamp without time zone", "20"),
+        ("select date '0001-01-01' < min(day)::timestamp from items", "t"),
+        ("select count(*) from unnest(array[1, 2]) x where x > 1", "1"),
+        ("select sum(s) from pg_catalog.generate_series(0, 3) s, pg_catalog.unnest(array[1, 2]) x", "12"),
+        ("select (information_schema._pg_expandarray(array[7, 8])).n order by 1 limit 1", "1"),
+        ("select current_schemas(true), array_upper(current_schemas(false), 1)", "{pg_catalog,public} 1"),
+        ("select pg_relation_is_publishable('123'), count(*) from pg_index where indkey = '{1}'", "f 0"),
+        ("select format('%I.%L', 'A b', 'it''s')", "\"A b\".'it''s'"),
+    ] {
+        let row = texts(&client, query).await.remove(0);
+        let row: Vec<String> = row.into_iter().map(|value| value.unwrap_or_else(|| "NULL".into())).collect();
+        assert_eq!(row.join(" "), answer, "{query}");
+    }
+    let named = client
+        .prepare("select count(*), max(id)::int, 'x'::varchar, case when true then 1 end, 1 + 1, array[1], (select id from items limit 1) from items")
+        .await
+        .unwrap();
+    let names: Vec<&str> = named.columns().iter().map(tokio_postgres::Column::name).collect();
+    assert_eq!(names, ["count", "max", "varchar", "case", "?column?", "array", "id"]);
+    assert!(client.batch_execute("select 'a'::char(3)").await.is_err());
+    assert_eq!(code(&client.batch_execute("select 1.0 / 0").await.unwrap_err()), "22012");
+    // Elements of parameters.
+    for (query, count) in [
+        ("select count(*) from items where id = any($1)", 2_i64),
+        ("select count(*) from items where id = any($1::bigint[])", 2),
+    ] {
+        let prepared = client.prepare(query).await.unwrap();
+        assert_eq!(prepared.params(), [Type::INT8_ARRAY], "{query}");
+        let rows = client.query(&prepared, &[&vec![1_i64, 2, 50_000]]).await.unwrap();
+        assert_eq!(rows[0].get::<_, i64>(0), count, "{query}");
+        let none: Vec<i64> = Vec::new();
+        assert_eq!(client.query(&prepared, &[&none]).await.unwrap()[0].get::<_, i64>(0), 0, "{query}");
+    }
+    let names = client.prepare("select count(*) from items where name = any($1)").await.unwrap();
+    assert_eq!(names.params(), [Type::TEXT_ARRAY]);
+    let rows = client.query(&names, &[&vec!["name 1", "it's"]]).await.unwrap();
+    assert_eq!(rows[0].get::<_, i64>(0), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_the_password_and_its_right_counts() {
     let (reader, other) = (format!("fp_{}", "1".repeat(64)), format!("fp_{}", "2".repeat(64)));
     let access = Access::of_nobody().with_token(&reader, TenantName::default(), Right::Read);
@@ -356,6 +425,52 @@ async fn a_token_is_the_password_and_its_right_counts() {
         assert!(client.batch_execute(forbidden).await.is_err(), "{forbidden}");
     }
     assert!(!std::path::Path::new("/tmp/farpool-test.csv").exists());
+}
+
+/// Returns how the server asks a user to authenticate: the code in its first message.
+async fn asked(server: &Server, user: &str) -> u32 {
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let mut startup = 196_608_u32.to_be_bytes().to_vec();
+    startup.extend([b"user\0", user.as_bytes(), b"\0\0"].concat());
+    let length = u32::try_from(startup.len() + 4).unwrap();
+    socket.write_all(&[&length.to_be_bytes(), startup.as_slice()].concat()).await.unwrap();
+    let mut message = [0; 9];
+    socket.read_exact(&mut message).await.unwrap();
+    assert_eq!(message[0], b'R');
+    u32::from_be_bytes(message[5..].try_into().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_proves_that_it_has_its_token_without_sending_it() {
+    let token = |name: &str, scram: &str| {
+        let digest = TokenDigest::of(&format!("{name}s token"));
+        format!(
+            "[[token]]\ntenant = \"default\"\nrole = \"read\"\nname = \"{name}\"\nsha256 = \"{digest}\"\n{scram}"
+        )
+    };
+    let verifier = format!("scram = \"{}\"\n", Verifier::of("anns token", [3; 16]).unwrap());
+    let file = format!("[tenant.default]\n{}{}", token("ann", &verifier), token("bob", ""));
+    let server = serve(Access::parse(&file).unwrap()).await;
+    let connect = async |user: &str, password: &str| {
+        server.connect_as(&format!("host=127.0.0.1 user={user} password='{password}'")).await
+    };
+    for user in ["ann", "bob"] {
+        let client = connect(user, &format!("{user}s token")).await.unwrap();
+        assert_eq!(text(&client, "select 1").await, "1");
+        assert_eq!(code(&client.batch_execute("create table t (a int)").await.unwrap_err()), "42501");
+    }
+    // Another's token, and a name that nobody has.
+    for (user, password) in [("ann", "bobs token"), ("ann", ""), ("eve", "anns token"), ("bob", "eves token")]
+    {
+        let error = connect(user, password).await.map(drop).unwrap_err();
+        let is_refused = code(&error) == "28P01" || password.is_empty();
+        assert!(is_refused, "{user}, {password}: {error}");
+    }
+    // 10 asks for a proof, also of a user whom nobody knows, and 3 for the token.
+    let asked = [asked(&server, "ann").await, asked(&server, "eve").await, asked(&server, "bob").await];
+    assert_eq!(asked, [10, 10, 3]);
+    let unnamed = format!("[tenant.default]\n{}", token("x", &verifier).replace("name = \"x\"\n", ""));
+    assert!(Access::parse(&unnamed).unwrap_err().message.contains("needs a name"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

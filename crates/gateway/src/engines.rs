@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use farpool_datafusion::{CopyTarget, FileWriter, Session, SessionOptions};
 use farpool_memory::{Account, WorkMemory};
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
+use farpool_node::access::Proof;
 use farpool_transfer::{BatchStream, Pool};
 use farpool_wire::ServerTls;
 use parking_lot::Mutex;
@@ -23,6 +24,15 @@ pub trait Door: Send + Sync + fmt::Debug {
     /// # Errors
     /// `Denied` if the pool refuses the token; `Unavailable` if it cannot be asked.
     async fn open(&self, token: Option<&str>) -> Result<Arc<dyn Pool>>;
+
+    /// Returns the proof that is asked of a user, whose ticket [`Door::open`] takes in place of a token; `None` if the
+    /// user has to send the token, because the pool alone knows it.
+    ///
+    /// # Errors
+    /// `Internal` only on a bug.
+    fn proof(&self, _user: &str) -> Result<Option<Proof>> {
+        Ok(None)
+    }
 }
 
 /// The state that all sessions of a gateway share.
@@ -43,6 +53,8 @@ pub struct Gateway {
 pub(crate) struct Engine {
     /// The session of the SQL engine that all sessions of the user share, as far as their settings are the same.
     pub session: Session,
+    /// The same for clients of PostgreSQL's protocol.
+    pub for_postgres: Session,
     /// The catalog that clients of PostgreSQL's protocol ask for.
     pub catalog: Arc<Catalog>,
     /// The memory for rows of transactions that are not committed.
@@ -88,7 +100,15 @@ impl Gateway {
         }
     }
 
-    /// Returns the engine of the user with this token.
+    /// Returns the proof that is asked of a user in place of the token.
+    ///
+    /// # Errors
+    /// Errors of [`Door::proof`].
+    pub(crate) fn proof(&self, user: &str) -> Result<Option<Proof>> {
+        self.door.proof(user)
+    }
+
+    /// Returns the engine of the user with this token, or with the ticket of a proof.
     ///
     /// # Errors
     /// Errors of [`Door::open`].
@@ -113,7 +133,8 @@ impl Gateway {
         session.set_system_schema(Arc::clone(&catalog) as _, catalog.functions());
         let work = self.options.work.clone().unwrap_or_else(|| WorkMemory::new(limits::WORK_BYTES_DEFAULT));
         let work = work.account(&TenantName::default());
-        let engine = Arc::new(Engine { session, catalog, work });
+        let for_postgres = session.with_postgres_meaning();
+        let engine = Arc::new(Engine { session, for_postgres, catalog, work });
         let mut engines = self.engines.lock();
         engines.retain(|_, engine| engine.strong_count() > 0);
         engines.insert(digest, Arc::downgrade(&engine));

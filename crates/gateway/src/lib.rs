@@ -2,7 +2,7 @@
 //! the SQL engine, which runs in this process and asks the pool as any client does, with the token of the session's
 //! user.
 //!
-//! Each protocol is a room of its own ([`postgres`]); the pools and the engines of the users are shared ([`Gateway`]).
+//! Each protocol is a room of its own ([`postgres`], [`flight`]); the pools and the engines of the users are shared ([`Gateway`]).
 //!
 //! Invariant: a session may do what its token may do at the pool, and nothing else: it reads and writes no files of this
 //! machine. What a session holds is bounded by `farpool_model::limits`.
@@ -12,6 +12,7 @@
 #![recursion_limit = "256"]
 
 mod engines;
+pub mod flight;
 pub mod postgres;
 
 pub use engines::{Door, Gateway};

@@ -4,7 +4,7 @@
 //! Worker threads hold a reference to the scheduler and none to the node, so that the node shuts down and ends its
 //! workers when its last owner drops it.
 
-use crate::access::{Access, Grant};
+use crate::access::{Access, Grant, Proof};
 use crate::admission::WAITING_PART;
 use crate::background::BackgroundThreads;
 use crate::caller::Caller;
@@ -32,8 +32,8 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -146,6 +146,8 @@ pub struct Node {
     share_scans: bool,
     budget: Budget,
     access: watch::Sender<Arc<Access>>,
+    /// The key of the tickets of servers in this process (see [`Node::allow_tickets`]).
+    tickets: OnceLock<[u8; 32]>,
     tls: Mutex<Option<ServerTls>>,
     node_key: Mutex<Option<Arc<PrivateKey>>>,
     shares: Arc<Shares>,
@@ -244,6 +246,7 @@ impl Node {
             share_scans: config.share_scans,
             budget: Budget { state_bytes_max, workers: workers_expected, hash_key: HashKey::new(hash_seed) },
             access: watch::Sender::new(Arc::new(Access::of_nobody())),
+            tickets: OnceLock::new(),
             tls: Mutex::default(),
             node_key: Mutex::default(),
             shares,
@@ -306,11 +309,32 @@ impl Node {
     pub(crate) fn admit(self: &Arc<Self>, token: Option<&str>) -> Result<(Caller, AccessPass)> {
         let mut access = self.access.subscribe();
         let clock = self.clock.clone();
-        let grant = access.borrow_and_update().admit(token, clock.unix_s())?;
+        let (known, now_s) = (access.borrow_and_update().clone(), clock.unix_s());
+        let ticket = match (token, self.tickets.get()) {
+            (Some(ticket), Some(key)) => known.admit_ticket(ticket, key, now_s)?,
+            _ => None,
+        };
+        let grant = ticket.map_or_else(|| known.admit(token, now_s), Ok)?;
         Ok((
             Caller::new(self.clone(), grant.tenant.clone(), grant.right),
             AccessPass { clock, access, grant },
         ))
+    }
+
+    /// Allows a server in this process, whose own clients need not send their tokens, to ask for them with tickets
+    /// ([`Node::proof`]). They are made with `key`, which must be random.
+    pub fn allow_tickets(&self, key: [u8; 32]) {
+        self.tickets.get_or_init(|| key);
+    }
+
+    /// Returns the proof that a server in this process asks of its client with the token of this name; `None` if the
+    /// client has to send the token.
+    ///
+    /// # Errors
+    /// `Internal` only on a bug.
+    pub fn proof(&self, name: &str) -> Result<Option<Proof>> {
+        let access = self.access.borrow().clone();
+        self.tickets.get().map_or(Ok(None), |key| access.proof(name, key))
     }
 
     /// Returns whether clients need no token.

@@ -324,7 +324,10 @@ impl CopyReader {
             self.received.advance(SIGNATURE.len() + 8);
             self.has_begun = true;
         }
-        let Some(mut rest) = self.received.get(..2) else { return cut(is_end) };
+        let Some(mut rest) = self.received.get(..2) else {
+            // The mark behind the last row may be missing, as in PostgreSQL.
+            return if self.received.is_empty() { Ok(None) } else { cut(is_end) };
+        };
         let count = rest.get_i16();
         if count == -1 {
             self.has_ended = true;

@@ -60,6 +60,12 @@ pub mod code {
     pub const INVALID_BINARY: &str = "22P03";
     pub const BAD_COPY_FORMAT: &str = "22P04";
     pub const DATA_EXCEPTION: &str = "22000";
+    pub const CARDINALITY_VIOLATION: &str = "21000";
+    pub const SUBSTRING_ERROR: &str = "22011";
+    pub const INVALID_ARGUMENT_FOR_LOG: &str = "2201E";
+    pub const INVALID_ARGUMENT_FOR_POWER: &str = "2201F";
+    pub const INVALID_ROW_COUNT_IN_LIMIT: &str = "2201W";
+    pub const NOT_NULL_VIOLATION: &str = "23502";
     pub const ACTIVE_TRANSACTION: &str = "25001";
     pub const NO_ACTIVE_TRANSACTION: &str = "25P01";
     pub const READ_ONLY_TRANSACTION: &str = "25006";
@@ -97,6 +103,21 @@ pub mod code {
 /// Codes of invalid statements and values by a part of the message, which is compared in lower case. The first that
 /// fits counts.
 const BY_MESSAGE: &[(&str, &str)] = &[
+    ("non-nullable but contains null", code::NOT_NULL_VIOLATION),
+    ("square root of a negative", code::INVALID_ARGUMENT_FOR_POWER),
+    ("logarithm of", code::INVALID_ARGUMENT_FOR_LOG),
+    ("argument of another one", code::GROUPING_ERROR),
+    ("non-boolean predicate", code::DATATYPE_MISMATCH),
+    ("limit must be", code::INVALID_ROW_COUNT_IN_LIMIT),
+    ("negative count", code::SUBSTRING_ERROR),
+    ("more than one row", code::CARDINALITY_VIOLATION),
+    ("no time zone", code::INVALID_PARAMETER_VALUE),
+    ("for type interval", code::INVALID_DATETIME),
+    ("can't cast value", code::NUMERIC_OUT_OF_RANGE),
+    ("is compared with one of", code::SYNTAX_ERROR),
+    ("to value of date type", code::INVALID_DATETIME),
+    ("to value of timestamp", code::INVALID_DATETIME),
+    ("to value of time type", code::INVALID_DATETIME),
     ("divide by zero", code::DIVISION_BY_ZERO),
     ("division by zero", code::DIVISION_BY_ZERO),
     ("not supported:", code::FEATURE_NOT_SUPPORTED),
@@ -176,12 +197,26 @@ fn code_of(error: &Error) -> &'static str {
         ErrorKind::Corrupt => code::DATA_CORRUPTED,
         ErrorKind::Busy => code::TOO_MANY_CONNECTIONS,
         ErrorKind::Stale => code::SERIALIZATION_FAILURE,
+        // The digits of a number that its type does not hold.
+        ErrorKind::Invalid if quoted(&message, "cannot cast string '").is_some_and(is_integer) => {
+            code::NUMERIC_OUT_OF_RANGE
+        }
         ErrorKind::Invalid => {
             let known = BY_MESSAGE.iter().find(|(part, _)| says(part));
             known.map_or(code::DATA_EXCEPTION, |(_, code)| code)
         }
         _ => code::INTERNAL_ERROR,
     }
+}
+
+/// Returns the text in quotes that follows `before`.
+fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
+    message.split_once(before)?.1.split_once('\'').map(|(text, _)| text)
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.trim().trim_start_matches(['-', '+']);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -195,6 +230,17 @@ mod tests {
             (ErrorKind::Invalid, "divide by zero", code::DIVISION_BY_ZERO),
             (ErrorKind::Invalid, "integer out of range: 2147483647 + 1", code::NUMERIC_OUT_OF_RANGE),
             (ErrorKind::Invalid, "FOR UPDATE is not done", code::FEATURE_NOT_SUPPORTED),
+            (
+                ErrorKind::Invalid,
+                "cannot cast string '99999999999' to value of INTEGER type",
+                code::NUMERIC_OUT_OF_RANGE,
+            ),
+            (ErrorKind::Invalid, "Cannot cast string 'x' to value of INTEGER type", code::INVALID_TEXT),
+            (
+                ErrorKind::Invalid,
+                "Cannot cast string '2024-02-30' to value of DATE type",
+                code::INVALID_DATETIME,
+            ),
             (ErrorKind::Invalid, "something else", code::DATA_EXCEPTION),
             (ErrorKind::NotFound, "there is no table x", code::UNDEFINED_TABLE),
             (ErrorKind::NotFound, "there is no column x", code::UNDEFINED_COLUMN),

@@ -4,7 +4,7 @@
 //! never inserted into the text of the statement, so that they cannot change its meaning.
 
 use crate::error;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, ListArray};
 use arrow_schema::DataType;
 use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
@@ -55,17 +55,20 @@ impl Parameters {
     /// Returns the value of a parameter as an SQL constant; `None` if it has no value, or one that is not a number, a
     /// string or a boolean.
     pub fn constant(&self, name: &str) -> Option<Value> {
+        constant(self.value(name)?, 0)
+    }
+
+    /// Returns the elements of a parameter's value as SQL constants; `None` if the value is not a list of numbers,
+    /// strings or booleans.
+    pub fn constants(&self, name: &str) -> Option<Vec<Value>> {
+        let list = self.value(name)?.as_any().downcast_ref::<ListArray>().filter(|list| list.is_valid(0))?;
+        let elements = list.value(0);
+        (0..elements.len()).map(|place| constant(&elements, place)).collect()
+    }
+
+    fn value(&self, name: &str) -> Option<&ArrayRef> {
         let values = self.names().into_iter().zip(self.arrays());
-        let (_, array) = values.into_iter().find(|(known, _)| known == name)?;
-        Some(match ScalarValue::try_from_array(array, 0).ok()? {
-            ScalarValue::Null => Value::Null,
-            ScalarValue::Boolean(Some(value)) => Value::Boolean(value),
-            ScalarValue::Utf8(Some(text)) => Value::SingleQuotedString(text),
-            number @ (ScalarValue::Int64(Some(_)) | ScalarValue::Float64(Some(_))) => {
-                Value::Number(number.to_string(), false)
-            }
-            _ => return None,
-        })
+        values.into_iter().find(|(known, _)| known == name).map(|(_, array)| array)
     }
 
     fn check(&self, wanted: &BTreeSet<String>) -> farpool_model::Result<()> {
@@ -116,6 +119,19 @@ impl Parameters {
             }
         })
     }
+}
+
+/// Returns a value as an SQL constant; `None` if it is not a number, a string or a boolean.
+fn constant(array: &ArrayRef, place: usize) -> Option<Value> {
+    Some(match ScalarValue::try_from_array(array, place).ok()? {
+        value if value.is_null() => Value::Null,
+        ScalarValue::Boolean(Some(value)) => Value::Boolean(value),
+        ScalarValue::Utf8(Some(text)) => Value::SingleQuotedString(text),
+        number if number.data_type().is_integer() || matches!(number, ScalarValue::Float64(Some(_))) => {
+            Value::Number(number.to_string(), false)
+        }
+        _ => return None,
+    })
 }
 
 /// Casts the rows that INSERT and UPDATE write to the types of the table's columns. For constants the engine does so

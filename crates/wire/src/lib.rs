@@ -9,6 +9,7 @@
 
 mod batch;
 mod chunks;
+pub mod flight;
 pub mod flow;
 pub mod frame;
 pub mod frame_reader;

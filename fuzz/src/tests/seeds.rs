@@ -46,6 +46,7 @@ fn write_the_seeds() {
         ("predicate_parser", predicate_seeds()),
         ("resp_decoder", resp_seeds()),
         ("postgres_messages", postgres_seeds()),
+        ("flight_messages", flight_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("datasketches_decoder", datasketches_seeds()),
         ("hll_decoder", hll_seeds()),
@@ -355,6 +356,49 @@ fn predicate_seeds() -> Vec<Vec<u8>> {
         b"\x00((not ((ttl = 1)) and 4.5 <= ttl) or false)",
     ];
     seeds.map(<[u8]>::to_vec).to_vec()
+}
+
+/// Creates tickets, and streams of rows with columns of many types, with and without dictionaries.
+fn flight_seeds() -> Vec<Vec<u8>> {
+    use arrow_array::types::Int8Type;
+    use farpool_wire::flight::{Ticket, TicketTarget};
+    let stream = |batch: &RecordBatch| {
+        let options = arrow_ipc::writer::IpcWriteOptions::default();
+        let mut tracker = arrow_ipc::writer::DictionaryTracker::new(false);
+        let generator = arrow_ipc::writer::IpcDataGenerator::default();
+        let schema =
+            generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut tracker, &options);
+        let (dictionaries, rows) =
+            generator.encode(batch, &mut tracker, &options, &mut Default::default()).unwrap();
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap().to_le_bytes();
+        let parts = [schema].into_iter().chain(dictionaries).chain([rows]);
+        parts.fold(Vec::new(), |stream, part| {
+            let (header, body) = (part.ipc_message, part.arrow_data);
+            [stream, length(&header).to_vec(), length(&body).to_vec(), header, body].concat()
+        })
+    };
+    let column = |name: &str, array: ArrayRef| (name.to_string(), array);
+    let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(3)]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("a rather long text")]));
+    let views: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("a rather long text")]));
+    let bytes: ArrayRef = Arc::new(LargeBinaryArray::from(vec![Some(&b"\0\xff"[..]), Some(b""), None]));
+    let fixed: ArrayRef =
+        Arc::new(FixedSizeBinaryArray::try_from_iter([[1_u8, 2], [3, 4], [5, 6]].iter()).unwrap());
+    let keys: DictionaryArray<Int8Type> =
+        [Some("red"), None, Some("a rather long name")].into_iter().collect();
+    let batches = [
+        vec![column("n", Arc::clone(&numbers)), column("s", texts), column("b", bytes)],
+        vec![column("v", views), column("f", fixed), column("e", new_null_array(&DataType::Null, 3))],
+        vec![column("k", Arc::new(keys)), column("t", Arc::new(Time64MicrosecondArray::from(vec![1, 2, 3])))],
+        vec![column("d", Arc::new(Decimal256Array::from(vec![None, None, None]))), column("n", numbers)],
+    ];
+    let tickets = [
+        TicketTarget::Text { in_schema: Some("s".into()), text: "select 1".into() },
+        TicketTarget::Prepared { handle: 5, binding: 7 },
+    ];
+    let tickets = tickets.into_iter().map(|target| Ticket { id: 3, schema: 9, target }.encode());
+    let streams = batches.into_iter().map(|columns| stream(&RecordBatch::try_from_iter(columns).unwrap()));
+    tickets.chain(streams).collect()
 }
 
 /// Creates pipelined requests of the Redis protocol in both of its forms (arrays and inline), valid and invalid; the

@@ -8,7 +8,9 @@ use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
 use async_trait::async_trait;
-use farpool::gateway::{Door, Gateway, postgres};
+use clap::ArgGroup;
+use farpool::gateway::{Door, Gateway, flight, postgres};
+use farpool::node::access::Proof;
 use farpool::node::{Node, native};
 use farpool::{
     ClientOptions, ClientTls, Connector, Pool, PoolUrl, RemotePool, Result, ResultForm, SessionOptions,
@@ -18,10 +20,11 @@ use farpool_wire::Socket;
 use farpool_wire::socket::pipe;
 use futures::FutureExt;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -29,6 +32,7 @@ use tokio::task::JoinSet;
 const EXAMPLES: &str = "\
 Examples:
   farpool gateway --postgres 127.0.0.1:5433   # psql -h 127.0.0.1 -p 5433
+  farpool gateway --flight 127.0.0.1:32010    # ADBC and JDBC: grpc://127.0.0.1:32010
   farpool gateway --pool farpools://node7:9797 --postgres 0.0.0.0:5432 --tls-cert gw.pem --tls-key gw.key
 
 The gateway runs SQL for clients that speak other protocols: it plans statements, has the pool run what the pool can, \
@@ -41,7 +45,7 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// Serve other protocols over a pool
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group(ArgGroup::new("protocols").required(true).multiple(true)))]
 pub struct Args {
     /// URL of the memory node [default: the variable FARPOOL_POOL, then the configuration file, then
     /// farpool://127.0.0.1:9797]
@@ -49,8 +53,12 @@ pub struct Args {
     pool: Option<PoolUrl>,
 
     /// Address for PostgreSQL's protocol; port 0 chooses a free port
-    #[arg(long, value_name = "HOST:PORT", required = true)]
-    postgres: String,
+    #[arg(long, value_name = "HOST:PORT", group = "protocols")]
+    postgres: Option<String>,
+
+    /// Address for Arrow Flight SQL; port 0 chooses a free port
+    #[arg(long, value_name = "HOST:PORT", group = "protocols")]
+    flight: Option<String>,
 
     /// PEM file with the only certificate authority that is trusted for farpools:// [default: the system's authorities]
     #[arg(long, value_name = "FILE")]
@@ -121,14 +129,19 @@ pub fn run(args: Args) -> Outcome {
     let stop = first_signal()?.map(|()| service_manager::stopping());
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
-        let (socket, address) = listening::bind("--postgres", &args.postgres).await?;
+        let postgres = Bound::of("--postgres", args.postgres.as_deref()).await?;
+        let flight = Bound::of("--flight", args.flight.as_deref()).await?;
         // Asked once now, so that a wrong address fails early.
         let is_open = match door.open(None).await {
             Ok(_) => true,
             Err(error) if error.kind == farpool::ErrorKind::Denied => false,
             Err(error) => return Err(error.into()),
         };
-        if is_open && !address.ip().is_loopback() && !args.open {
+        let strangers = [&postgres, &flight].into_iter().flatten().find(|bound| !bound.address.ip().is_loopback());
+        if let Some(Bound { address, .. }) = strangers
+            && is_open
+            && !args.open
+        {
             return Err(Stop::usage(
                 format!("{url} asks for no tokens: anyone who can reach {address} could read and change its tables"),
                 "start the node with --access FILE ('farpool serve --help' shows one)\n\
@@ -137,18 +150,22 @@ pub fn run(args: Args) -> Outcome {
         }
         let gateway = Gateway::new(door, options(work_bytes, args.timeout));
         let mut following = JoinSet::new();
+        let grpc = if tls.is_some() { "grpc+tls" } else { "grpc" };
         if let Some((files, first)) = tls {
             gateway.set_tls(first);
             let gateway = Arc::clone(&gateway);
             following.spawn(files.follow("the certificate", move |tls| gateway.set_tls(tls), hangups()?));
         }
-        let listener = listening::listen(socket, address)?;
-        let line = format!("listening on postgresql://{address}, over {url}\n");
+        let urls = [("postgresql", &postgres), (grpc, &flight)];
+        let urls = urls.into_iter().filter_map(|(scheme, bound)| Some((scheme, bound.as_ref()?.address)));
+        let urls: Vec<String> = urls.map(|(scheme, address)| format!("{scheme}://{address}")).collect();
+        let line = format!("listening on {}, over {url}\n", urls.join(" and "));
+        let listeners = Listeners::of(postgres, flight)?;
         let mut out = io::stdout().lock();
         out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)?;
         drop(out);
         service_manager::ready(&line);
-        postgres::serve(gateway, listener, stop).await?;
+        listeners.serve(gateway, stop.shared()).await?;
         following.shutdown().await;
         eprintln!("stopped");
         Ok(())
@@ -156,6 +173,59 @@ pub fn run(args: Args) -> Outcome {
     // Dropping the runtime would wait for its blocking threads without a limit.
     runtime.shutdown_background();
     outcome
+}
+
+/// An address that is taken, at which nobody can connect yet.
+pub struct Bound {
+    socket: TcpSocket,
+    /// The address.
+    pub address: SocketAddr,
+}
+
+impl Bound {
+    /// Takes the address that the option `flag` names, if it is given.
+    pub async fn of(flag: &str, address: Option<&str>) -> Outcome<Option<Self>> {
+        let Some(address) = address else { return Ok(None) };
+        let (socket, address) = listening::bind(flag, address).await?;
+        Ok(Some(Bound { socket, address }))
+    }
+
+    fn listen(self) -> Outcome<TcpListener> {
+        listening::listen(self.socket, self.address)
+    }
+}
+
+/// The addresses of a gateway, one for each protocol that it speaks.
+pub struct Listeners {
+    postgres: Option<TcpListener>,
+    flight: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Begins to listen.
+    pub fn of(postgres: Option<Bound>, flight: Option<Bound>) -> Outcome<Self> {
+        let postgres = postgres.map(Bound::listen).transpose()?;
+        Ok(Listeners { postgres, flight: flight.map(Bound::listen).transpose()? })
+    }
+
+    /// Serves the clients of all protocols until `shutdown` resolves.
+    async fn serve(self, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()> + Clone) -> Result<()> {
+        let Listeners { postgres, flight } = self;
+        let (other, stop) = (Arc::clone(&gateway), shutdown.clone());
+        let postgres = async move {
+            match postgres {
+                Some(listener) => postgres::serve(other, listener, stop).await,
+                None => Ok(()),
+            }
+        };
+        let flight = async move {
+            match flight {
+                Some(listener) => flight::serve(gateway, listener, shutdown).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(postgres, flight).map(drop)
+    }
 }
 
 /// Lets the workers of the node go before this thread.
@@ -188,15 +258,22 @@ impl Connector for Pipes {
 }
 
 #[derive(Debug)]
-struct Inside(Arc<Pipes>);
+struct Inside {
+    pipes: Arc<Pipes>,
+    node: Arc<Node>,
+}
 
 #[async_trait]
 impl Door for Inside {
     async fn open(&self, token: Option<&str>) -> Result<Arc<dyn Pool>> {
         let options = ClientOptions { token: token.map(str::to_string), ..ClientOptions::default() };
         let url: PoolUrl = "farpool://localhost:9797".parse()?;
-        let connector: Arc<dyn Connector> = self.0.clone();
+        let connector: Arc<dyn Connector> = self.pipes.clone();
         Ok(Arc::new(RemotePool::connect_through(connector, &url, options).await?))
+    }
+
+    fn proof(&self, user: &str) -> Result<Option<Proof>> {
+        self.node.proof(user)
     }
 }
 
@@ -204,17 +281,24 @@ impl Door for Inside {
 pub struct Within {
     gateway: Arc<Gateway>,
     node: Arc<Node>,
-    listener: TcpListener,
+    listeners: Listeners,
     pipes: mpsc::UnboundedReceiver<Arc<dyn Socket>>,
 }
 
 impl Within {
-    /// Creates a gateway to `node` for the clients of `listener`. Its sessions may use `work_bytes` of memory beside that
+    /// Creates a gateway to `node` for the clients of `listeners`. Its sessions may use `work_bytes` of memory beside that
     /// of the node.
-    pub fn new(node: &Arc<Node>, listener: TcpListener, work_bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// `Internal` if the system gives no random bytes.
+    pub fn new(node: &Arc<Node>, listeners: Listeners, work_bytes: usize) -> Result<Self> {
+        let mut key = [0; 32];
+        super::token::fill(&mut key)?;
+        node.allow_tickets(key);
         let (sender, pipes) = mpsc::unbounded_channel();
-        let gateway = Gateway::new(Arc::new(Inside(Arc::new(Pipes(sender)))), options(work_bytes, None));
-        Within { gateway, node: Arc::clone(node), listener, pipes }
+        let door = Inside { pipes: Arc::new(Pipes(sender)), node: Arc::clone(node) };
+        let gateway = Gateway::new(Arc::new(door), options(work_bytes, None));
+        Ok(Within { gateway, node: Arc::clone(node), listeners, pipes })
     }
 
     /// Returns the gateway, to change its certificate.
@@ -224,7 +308,7 @@ impl Within {
 
     /// Serves clients until `shutdown` resolves. Their statements run on threads of their own.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Clone + Send + 'static) -> Outcome {
-        let Within { gateway, node, listener, pipes } = self;
+        let Within { gateway, node, listeners, pipes } = self;
         let runtime = Builder::new_multi_thread()
             .enable_all()
             .thread_name("farpool-sql")
@@ -233,7 +317,7 @@ impl Within {
             .map_err(|error| {
                 farpool::Error::over_limit(format!("cannot start threads: {}", reason(&error)))
             })?;
-        let sessions = runtime.spawn(postgres::serve(gateway, listener, shutdown.clone()));
+        let sessions = runtime.spawn(listeners.serve(gateway, shutdown.clone()));
         let (sessions, pool) = tokio::join!(sessions, native::serve(node, pipes, shutdown));
         runtime.shutdown_background();
         sessions.map_err(|error| farpool::Error::internal(format!("the gateway has ended: {error}")))??;

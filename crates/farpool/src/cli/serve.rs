@@ -1,6 +1,6 @@
 //! `farpool serve`: runs a memory node until it is asked to stop.
 
-use super::gateway;
+use super::gateway::{self, Bound, Listeners};
 use super::key_args::{CompressionArgs, EncryptionArgs};
 use super::listening::{self, TlsArgs};
 use super::service_manager;
@@ -26,6 +26,7 @@ Examples:
   farpool serve --memory 8GiB --data-dir /var/lib/farpool
   farpool serve --resp 127.0.0.1:6380   # redis-cli -p 6380 set greeting hello
   farpool serve --postgres 127.0.0.1:5433   # psql -h 127.0.0.1 -p 5433
+  farpool serve --flight 127.0.0.1:32010    # ADBC and JDBC: grpc://127.0.0.1:32010
   farpool serve --resp 127.0.0.1:6380 --data-dir /var/lib/farpool --fsync always
   farpool serve --data-dir /var/lib/farpool --master-key-file farpool.key   # openssl rand -out farpool.key 32
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
@@ -54,6 +55,7 @@ tenant, role and sha256 are required:
   role = \"read\"            # or write, or admin
   sha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"
   until = 2027-03-31       # the last day, in UTC
+  scram = \"SCRAM-SHA-256$4096:…\"   # with a name: clients of PostgreSQL's protocol prove that they have the token
 The file is read again when it changes and on SIGHUP. Connections of a token that is removed or expires end
 within a second; a tenant that is removed keeps its tables until an admin drops them.
 With --tls-cert, clients connect to farpools://HOST:PORT, and unencrypted connections are refused. Both files
@@ -83,6 +85,10 @@ pub struct Args {
     /// Address for PostgreSQL's protocol: SQL from psql, drivers and other tools [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     postgres: Option<String>,
+
+    /// Address for Arrow Flight SQL: SQL and rows from ADBC, JDBC and other drivers [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    flight: Option<String>,
 
     /// Memory of the pool, for tables and keys, such as 4GiB [default: half of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -166,8 +172,8 @@ impl Args {
         }
     }
 
-    /// Returns the memory for joins, sorts and groups of the sessions of PostgreSQL's protocol: as much again as the node
-    /// has for its own work.
+    /// Returns the memory for joins, sorts and groups of the gateway's sessions: as much again as the node has for its own
+    /// work.
     fn gateway_bytes(&self) -> usize {
         self.work_memory.unwrap_or_else(farpool::work_bytes_default)
     }
@@ -221,10 +227,12 @@ pub fn run(args: Args) -> Outcome {
             Some(resp) => Some(bound("--resp", resp).await?),
             None => None,
         };
-        let postgres = match &args.postgres {
-            Some(postgres) => Some(bound("--postgres", postgres).await?),
-            None => None,
-        };
+        let postgres = Bound::of("--postgres", args.postgres.as_deref()).await?;
+        let flight = Bound::of("--flight", args.flight.as_deref()).await?;
+        [&postgres, &flight]
+            .into_iter()
+            .flatten()
+            .try_for_each(|bound| args.refuse_strangers(bound.address))?;
         let node = Node::start(config)?;
         if let (Some(found), Some(path)) = (node.recovery(), &args.data_dir) {
             report(path, found, tier);
@@ -252,12 +260,14 @@ pub fn run(args: Args) -> Outcome {
             ));
         }
         let scheme = if tls.is_some() { "farpools" } else { "farpool" };
-        let postgres_address = postgres.as_ref().map(|(_, address)| *address);
-        let within = match postgres {
-            Some((socket, address)) => {
-                Some(gateway::Within::new(&node, listening::listen(socket, address)?, args.gateway_bytes()))
+        let [postgres_address, flight_address] =
+            [&postgres, &flight].map(|bound| bound.as_ref().map(|bound| bound.address));
+        let within = match postgres.is_some() || flight.is_some() {
+            true => {
+                let listeners = Listeners::of(postgres, flight)?;
+                Some(gateway::Within::new(&node, listeners, args.gateway_bytes())?)
             }
-            None => None,
+            false => None,
         };
         if let Some((files, first)) = tls {
             let (node, gateway) = (node.clone(), within.as_ref().map(|within| within.gateway().clone()));
@@ -279,7 +289,8 @@ pub fn run(args: Args) -> Outcome {
             }
             None => None,
         };
-        announce(&node, scheme, address, [("redis", resp_address), ("postgresql", postgres_address)])?;
+        let others = [("redis", resp_address), ("postgresql", postgres_address), ("grpc", flight_address)];
+        announce(&node, scheme, address, others)?;
         let stop = stop.shared();
         let keys = async {
             if let Some((server, resp)) = resp {
@@ -366,13 +377,17 @@ fn announce(
     node: &Node,
     scheme: &str,
     address: SocketAddr,
-    others: [(&str, Option<SocketAddr>); 2],
+    others: [(&str, Option<SocketAddr>); 3],
 ) -> Outcome {
     let status = node.status();
     let tls = if scheme == "farpools" { "s" } else { "" };
     let other = |(scheme, address): (&str, Option<SocketAddr>)| {
-        // TLS is negotiated within PostgreSQL's protocol.
-        let tls = if scheme == "redis" { tls } else { "" };
+        let tls = match scheme {
+            "grpc" if !tls.is_empty() => "+tls",
+            // TLS is negotiated within PostgreSQL's protocol.
+            "postgresql" => "",
+            _ => tls,
+        };
         address.map(|address| format!("; {scheme}{tls}://{address}")).unwrap_or_default()
     };
     let others: String = others.into_iter().map(other).collect();

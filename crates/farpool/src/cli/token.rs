@@ -4,8 +4,9 @@ use super::output::print_text;
 use super::stop::Outcome;
 use clap::Subcommand;
 use farpool::node::Right;
+use farpool::node::access::scram::{SALT_BYTES, Verifier};
 use farpool::node::access::{EndDate, TokenDigest, new_token, toml_key};
-use farpool::{Error, TenantName};
+use farpool::{Error, Result, TenantName};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -13,7 +14,8 @@ Examples:
   farpool token new --tenant sales --role write > token.txt 2>> access.toml
 
 The token goes to standard output, the lines for the file of 'farpool serve --access' to standard error. \
-That file has only the SHA-256 of the token: a lost token must be replaced.
+That file has only the SHA-256 of the token: a lost token must be replaced. For a token with a name, it also has what \
+checks a proof of it (SCRAM-SHA-256), with which clients of PostgreSQL's protocol need not send it.
 Clients send it with --token-file FILE or the environment variable FARPOOL_TOKEN.";
 
 /// Create tokens that authenticate clients of a memory node
@@ -55,16 +57,23 @@ struct New {
 pub fn run(args: Args) -> Outcome {
     let Command::New(new) = args.command;
     let mut random = [0; 32];
-    getrandom::fill(&mut random)
-        .map_err(|error| Error::internal(format!("the system gives no random bytes: {error}")))?;
+    fill(&mut random)?;
     let token = new_token(random);
-    eprint!("{}", new.lines(&token));
+    let mut salt = [0; SALT_BYTES];
+    fill(&mut salt)?;
+    eprint!("{}", new.lines(&token, salt)?);
     print_text(&format!("{token}\n"))
+}
+
+/// Fills `random` with random bytes.
+pub(super) fn fill(random: &mut [u8]) -> Result<()> {
+    getrandom::fill(random)
+        .map_err(|error| Error::internal(format!("the system gives no random bytes: {error}")))
 }
 
 impl New {
     /// Returns the lines to paste into the access file, with comments about other required lines.
-    fn lines(&self, token: &str) -> String {
+    fn lines(&self, token: &str, salt: [u8; SALT_BYTES]) -> Result<String> {
         let tenant = self.tenant.as_str();
         let mut lines = format!("\n# The file also needs the line [tenant.{}], once.\n", toml_key(tenant));
         lines.push_str("[[token]]\n");
@@ -77,7 +86,10 @@ impl New {
         if let Some(until) = &self.until {
             lines.push_str(&format!("until = {until}\n"));
         }
-        lines
+        if self.name.is_some() {
+            lines.push_str(&format!("scram = \"{}\"\n", Verifier::of(token, salt)?));
+        }
+        Ok(lines)
     }
 }
 
@@ -99,7 +111,8 @@ mod tests {
             let tenant = TenantName::new("a \"b\\").unwrap();
             let until = (index == 1).then(|| "2027-03-31".parse().unwrap());
             let new = New { tenant: tenant.clone(), role: Right::Write, name: name.clone(), until };
-            let text = format!("[tenant.{}]\n{}", toml_key(tenant.as_str()), new.lines("s3cret"));
+            let text =
+                format!("[tenant.{}]\n{}", toml_key(tenant.as_str()), new.lines("s3cret", [7; 16]).unwrap());
             let granted = Access::parse(&text).unwrap().admit(Some("s3cret"), 0).unwrap();
             assert_eq!((granted.tenant, granted.right, granted.name), (tenant, Right::Write, name));
             assert_eq!(granted.until, until);

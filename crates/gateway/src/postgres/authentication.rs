@@ -1,6 +1,7 @@
 //! The beginning of a session: encryption, the client's settings, and who the client is.
 //!
-//! The password is the client's token for the pool. It is asked for only if the pool asks for one, and accepted in the
+//! The password is the client's token for the pool. It is asked for only if the pool asks for one. Within a node, a client
+//! proves that it has the token where the access file has the means to check that; otherwise it sends the token, in the
 //! clear only from this machine.
 
 use super::cancels::{Cancels, Entry};
@@ -8,10 +9,15 @@ use super::link::{Gone, Link};
 use super::settings::Settings;
 use crate::Gateway;
 use crate::engines::Engine;
-use farpool_model::{ErrorKind, limits};
+use bytes::Bytes;
+use farpool_model::{Error, ErrorKind, limits};
+use farpool_node::access::Proof;
+use farpool_node::access::scram::{Exchange, MECHANISM};
 use farpool_postgres::failure::{Failure, code};
 use farpool_postgres::messages::{Message, Opening};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Minor versions of the protocol that are spoken: of 3.0, and of 3.2, which only has longer secrets.
 const MINOR_MAX: u16 = 0;
@@ -115,6 +121,31 @@ async fn authenticate(gateway: &Gateway, link: &mut Link, user: &str) -> Result<
     if let Some(engine) = gateway.open_engine().await? {
         return Ok(engine);
     }
+    let token = match gateway.proof(user)? {
+        Some(proof) => proven(link, proof).await?,
+        None => Some(sent(link).await?),
+    };
+    let engine = match &token {
+        Some(token) => gateway.engine(Some(token)).await.map(Some),
+        None => Ok(None),
+    };
+    match engine {
+        Ok(Some(engine)) => Ok(engine),
+        Err(error) if error.kind != ErrorKind::Denied => Err(error.into()),
+        Ok(None) | Err(_) => {
+            // Whoever guesses gets few tries: there are few places for clients that are not known yet.
+            sleep(Duration::from_millis(limits::POSTGRES_REFUSAL_MS)).await;
+            let message = format!("password authentication failed for user \"{user}\"");
+            let failure = Failure::new(code::INVALID_PASSWORD, message);
+            Err(Gone::Refused(
+                failure.hint("the password is the token that whoever runs the pool gave you").fatal(),
+            ))
+        }
+    }
+}
+
+/// Asks for the token itself.
+async fn sent(link: &mut Link) -> Result<String, Gone> {
     if link.is_open_to_others() {
         let failure = Failure::new(code::INVALID_AUTHORIZATION, "the token would be sent in the clear");
         return Err(Gone::Refused(
@@ -122,22 +153,56 @@ async fn authenticate(gateway: &Gateway, link: &mut Link, user: &str) -> Result<
         ));
     }
     link.output.ask_password();
-    let answer = link.next_within(limits::POSTGRES_STARTUP_BYTES_MAX).await?;
-    let Message::Authentication(password) = answer else {
-        return Err(refused(code::PROTOCOL_VIOLATION, "expected a password"));
-    };
+    let password = answer(link).await?;
     let password = password.strip_suffix(b"\0").and_then(|password| std::str::from_utf8(password).ok());
-    let wrong = || {
-        let failure = Failure::new(
-            code::INVALID_PASSWORD,
-            format!("password authentication failed for user \"{user}\""),
-        );
-        Gone::Refused(failure.hint("the password is the token that whoever runs the pool gave you").fatal())
+    password.map(str::to_string).ok_or_else(|| refused(code::PROTOCOL_VIOLATION, "the password is not UTF-8"))
+}
+
+/// Asks for a proof that the client has its token (SCRAM-SHA-256); returns the ticket in place of it. `None` if the proof
+/// is wrong.
+async fn proven(link: &mut Link, proof: Proof) -> Result<Option<String>, Gone> {
+    link.output.ask_sasl(&[MECHANISM]);
+    let first = answer(link).await?;
+    // The name of the mechanism, and the client's first message behind its length.
+    let parts = first.iter().position(|byte| *byte == 0).map(|end| (&first[..end], &first[end + 1..]));
+    let first = match parts {
+        Some((mechanism, rest)) if mechanism == MECHANISM.as_bytes() => match rest.split_first_chunk() {
+            Some((length, message)) if u32::from_be_bytes(*length).try_into() == Ok(message.len()) => message,
+            _ => return Err(malformed()),
+        },
+        _ => {
+            return Err(refused(
+                code::PROTOCOL_VIOLATION,
+                "client selected an invalid SASL authentication mechanism",
+            ));
+        }
     };
-    match gateway.engine(Some(password.ok_or_else(wrong)?)).await {
-        Ok(engine) => Ok(engine),
-        Err(error) if error.kind == ErrorKind::Denied => Err(wrong()),
-        Err(error) => Err(error.into()),
+    let told =
+        |error: Error| Gone::Refused(Failure { code: code::PROTOCOL_VIOLATION, ..error.into() }.fatal());
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| malformed());
+    let (exchange, challenge) =
+        Exchange::begin(proof.verifier, text(first)?, rand::random()).map_err(told)?;
+    link.output.sasl(&challenge, false);
+    let last = answer(link).await?;
+    match exchange.finish(text(&last)?).map_err(told)? {
+        // Without a ticket, nobody has this name.
+        Some(signature) if proof.ticket.is_some() => {
+            link.output.sasl(&signature, true);
+            Ok(proof.ticket)
+        }
+        Some(_) | None => Ok(None),
+    }
+}
+
+fn malformed() -> Gone {
+    refused(code::PROTOCOL_VIOLATION, "malformed SCRAM message")
+}
+
+/// Sends what waits, and waits for the answer to a request for authentication.
+async fn answer(link: &mut Link) -> Result<Bytes, Gone> {
+    match link.next_within(limits::POSTGRES_STARTUP_BYTES_MAX).await? {
+        Message::Authentication(answer) => Ok(answer),
+        _ => Err(refused(code::PROTOCOL_VIOLATION, "expected a password")),
     }
 }
 

@@ -6,10 +6,10 @@
 mod authentication;
 mod cancels;
 pub(crate) mod catalog;
-mod commands;
+pub(crate) mod commands;
 mod link;
 mod session;
-mod settings;
+pub(crate) mod settings;
 
 use crate::Gateway;
 use authentication::Greeting;
@@ -83,7 +83,7 @@ async fn handle(
         biased;
         () = slot.evicted() => return,
         () = ended(&mut ends) => return,
-        greeted = timeout(patience, authentication::greet(&gateway, &mut link, &cancels)) => greeted,
+        greeted = timeout(patience, Box::pin(authentication::greet(&gateway, &mut link, &cancels))) => greeted,
     };
     let refused = match greeted {
         Err(_) => Failure::new(code::PROTOCOL_VIOLATION, "the session did not begin in time").fatal(),

@@ -53,6 +53,7 @@ const KNOWN: &[Known] = &[
         "ISO, MDY",
         Accepts::Only(&["iso", "iso, mdy", "iso,mdy", "iso, ymd", "iso, dmy", "mdy", "dmy", "ymd"]),
     ),
+    ("default_table_access_method", "heap", Accepts::Only(&["heap"])),
     ("default_transaction_deferrable", "off", Accepts::Bool),
     ("default_transaction_isolation", "read committed", Accepts::Isolation),
     ("default_transaction_read_only", "off", Accepts::Bool),
@@ -309,7 +310,7 @@ fn is_true(text: &str) -> Option<bool> {
 }
 
 /// Returns the time that a text means: a number of milliseconds, or a number with a unit.
-fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let number: u64 = text[..digits].parse().ok()?;

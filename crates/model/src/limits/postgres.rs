@@ -4,6 +4,20 @@
 /// of PostgreSQL for a client that has not authenticated.
 pub const POSTGRES_STARTUP_BYTES_MAX: usize = 10_000;
 
+/// Milliseconds after which a client learns that its password is wrong. Reason: a person who has mistyped hardly notices,
+/// and whoever guesses gets at most as many tries in that time as there are places for clients that are not known yet.
+pub const POSTGRES_REFUSAL_MS: u64 = 500;
+
+/// Maximum rounds of a SCRAM verifier that another program has made. The client computes them, and a wrong number would
+/// keep it for long.
+pub const SCRAM_ITERATIONS_MAX: u32 = 1_000_000;
+
+/// Maximum bytes of the salt of such a verifier.
+pub const SCRAM_SALT_BYTES_MAX: usize = 64;
+
+/// Maximum bytes of the nonce that a client of SCRAM chooses.
+pub const SCRAM_NONCE_BYTES_MAX: usize = 256;
+
 /// Maximum bytes of a message with a statement, with values for parameters, or with rows of a COPY. Reason: an INSERT of
 /// a client's batch of rows is several MiB long.
 pub const POSTGRES_MESSAGE_BYTES_MAX: usize = 16 << 20;

@@ -1,7 +1,9 @@
 //! Sources of incoming connections for the servers of all protocols: a TCP listener, or a channel of sockets for tests
 //! and simulations.
 
+use farpool_model::limits;
 use farpool_wire::Socket;
+use farpool_wire::socket::prepare_tcp;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,9 +40,9 @@ impl Listener for TcpListener {
     }
 
     fn open(arrival: std::net::TcpStream) -> io::Result<Arc<dyn Socket>> {
-        // Disables Nagle's algorithm, with which a small answer would wait for the acknowledgement of the previous one.
-        arrival.set_nodelay(true)?;
-        Ok(Arc::new(TcpStream::from_std(arrival)?))
+        let socket = TcpStream::from_std(arrival)?;
+        prepare_tcp(&socket, Duration::from_millis(limits::CLIENT_PING_AFTER_MS))?;
+        Ok(Arc::new(socket))
     }
 }
 

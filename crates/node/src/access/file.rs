@@ -3,6 +3,7 @@
 //! Invariants: a file with any mistake is rejected as a whole, with the line and advice. Error messages never contain
 //! text that could be a token, because they are logged.
 
+use super::scram::Verifier;
 use super::token::PREFIX;
 use super::{Access, EndDate, Grant, TenantLimits, TokenDigest};
 use crate::follow::open_regular;
@@ -55,6 +56,7 @@ struct TokenTable {
     sha256: Spanned<TokenDigest>,
     name: Option<Spanned<String>>,
     until: Option<EndDate>,
+    scram: Option<Spanned<Verifier>>,
 }
 
 /// A size in bytes, written as a number or with a unit, as `"4GiB"`.
@@ -170,7 +172,7 @@ fn tokens(
     tenants: &BTreeMap<TenantName, TenantLimits>,
 ) -> Result<Vec<Grant>> {
     let mut tokens: Vec<Grant> = Vec::with_capacity(tables.len());
-    for TokenTable { tenant, role, sha256, name, until } in tables {
+    for TokenTable { tenant, role, sha256, name, until, scram } in tables {
         if !tenants.contains_key(tenant.get_ref()) {
             let name = tenant.get_ref().as_str();
             let error = Error::invalid(format!("there is no tenant {:?}", without_tokens(name))).advise(
@@ -192,12 +194,18 @@ fn tokens(
                     .advise("names of tokens tell them apart in the log and in `farpool queries`");
             return Err(at_line(text, name.span(), error));
         }
+        if let Some(scram) = scram.as_ref().filter(|_| name.is_none()) {
+            let error = Error::invalid("a token with a SCRAM verifier needs a name")
+                .advise("add the line name = \"…\": clients of PostgreSQL's protocol give it as their user");
+            return Err(at_line(text, scram.span(), error));
+        }
         tokens.push(Grant {
             digest: Some(digest),
             name: name.map(Spanned::into_inner),
             tenant: tenant.into_inner(),
             right: role,
             until,
+            verifier: scram.map(Spanned::into_inner),
         });
     }
     Ok(tokens)

@@ -6,6 +6,7 @@
 
 mod end_date;
 mod file;
+pub mod scram;
 mod token;
 
 pub use end_date::EndDate;
@@ -15,8 +16,10 @@ pub use token::{TokenDigest, new_token};
 
 use crate::rights::Right;
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};
+use scram::Verifier;
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use subtle::ConstantTimeEq;
 
 /// The tokens that a node accepts, and the limits of its tenants.
 #[derive(Clone, Debug)]
@@ -40,6 +43,18 @@ pub struct Grant {
     pub right: Right,
     /// When the token expires; `None` if it does not.
     pub until: Option<EndDate>,
+    /// The means to check that a client has the token, without seeing it.
+    verifier: Option<Verifier>,
+}
+
+/// The proof that a client has its token, which is asked of it in place of the token.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The means to check it.
+    pub verifier: Verifier,
+    /// The text that lets a server in this process in for the client, in place of the token; `None` if nobody has the
+    /// client's name, so that no proof is right.
+    pub ticket: Option<String>,
 }
 
 /// The limits of one tenant. `None` means that only the limits of the node apply.
@@ -98,7 +113,14 @@ impl Access {
     /// Returns these settings with an additional token, which has no name and never expires.
     #[must_use]
     pub fn with_token(mut self, token: &str, tenant: TenantName, right: Right) -> Self {
-        let grant = Grant { digest: Some(TokenDigest::of(token)), name: None, tenant, right, until: None };
+        let grant = Grant {
+            digest: Some(TokenDigest::of(token)),
+            name: None,
+            tenant,
+            right,
+            until: None,
+            verifier: None,
+        };
         self.tokens.get_or_insert_default().push(grant);
         self
     }
@@ -137,7 +159,7 @@ impl Access {
     pub fn admit(&self, token: Option<&str>, now_s: u64) -> Result<Grant> {
         let Some(tokens) = &self.tokens else {
             let (tenant, right) = (TenantName::default(), Right::Admin);
-            return Ok(Grant { digest: None, name: None, tenant, right, until: None });
+            return Ok(Grant { digest: None, name: None, tenant, right, until: None, verifier: None });
         };
         let Some(token) = token else {
             return Err(denied("the pool asks for a token"));
@@ -146,6 +168,36 @@ impl Access {
         let grant = found.ok_or_else(|| denied("the pool does not know this token"))?;
         grant.check_end(now_s)?;
         Ok(grant.clone())
+    }
+
+    /// Returns the grant for which a server in this process has this ticket; `None` if it is none.
+    pub(crate) fn admit_ticket(&self, ticket: &str, key: &[u8; 32], now_s: u64) -> Result<Option<Grant>> {
+        for grant in self.tokens.iter().flatten() {
+            let Some(digest) = &grant.digest else { continue };
+            if bool::from(scram::ticket(key, digest)?.as_bytes().ct_eq(ticket.as_bytes())) {
+                grant.check_end(now_s)?;
+                return Ok(Some(grant.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the proof that is asked of the client with the token of this name; `None` if it has to send the token.
+    /// Where any token has a verifier, a proof is asked of clients with an unknown name, too.
+    ///
+    /// # Errors
+    /// `Internal` only on a bug.
+    pub(crate) fn proof(&self, name: &str, key: &[u8; 32]) -> Result<Option<Proof>> {
+        let grants = || self.tokens.iter().flatten();
+        let mut known = grants().filter_map(|grant| grant.verifier.as_ref()).peekable();
+        if known.peek().is_none() {
+            return Ok(None);
+        }
+        let Some(grant) = grants().find(|grant| grant.name.as_deref() == Some(name)) else {
+            return Ok(Some(Proof { verifier: Verifier::of_nobody(name, known)?, ticket: None }));
+        };
+        let (Some(verifier), Some(digest)) = (&grant.verifier, &grant.digest) else { return Ok(None) };
+        Ok(Some(Proof { verifier: verifier.clone(), ticket: Some(scram::ticket(key, digest)?) }))
     }
 
     /// Checks that the token of an earlier grant still grants the same.

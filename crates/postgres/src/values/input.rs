@@ -141,8 +141,8 @@ fn decimal(mut value: i128, mut scale: i64) -> Option<ArrayRef> {
     Some(Arc::new(array))
 }
 
-/// Reads bytes in hexadecimal (`\x…`), or with escapes in octal.
-fn bytes_of_text(text: &str) -> Option<Vec<u8>> {
+/// Reads bytes in hexadecimal (`\x…`), or with escapes in octal; `None` for another text.
+pub fn bytes_of_text(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix("\\x") {
         let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -168,8 +168,9 @@ fn bytes_of_text(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads the elements of an array of one dimension, `{1,NULL,"a b"}`; `None` for NULL.
-fn elements_of_text(text: &str) -> Option<Vec<Option<String>>> {
+/// Reads the elements of an array of one dimension, `{1,NULL,"a b"}`: the text of each, `None` for NULL. Returns `None`
+/// for another text.
+pub fn elements_of_text(text: &str) -> Option<Vec<Option<String>>> {
     let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();
     if inner.trim().is_empty() {

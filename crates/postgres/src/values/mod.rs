@@ -12,4 +12,4 @@ mod text;
 
 pub use calendar::Zone;
 pub use columns::{Columns, Style};
-pub use input::{array_of_one, without_offset};
+pub use input::{array_of_one, bytes_of_text, elements_of_text, without_offset};

@@ -111,7 +111,7 @@ impl Subqueries<'_> {
             return;
         }
         self.found = true;
-        headers::name_columns(query, self.lowers);
+        headers::name_columns(query, headers::Naming::by_text(self.lowers));
         if let Some(select) = headers::leftmost_mut(query) {
             for item in &mut select.projection {
                 if let SelectItem::ExprWithAlias { alias, .. } = item

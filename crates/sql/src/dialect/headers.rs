@@ -3,6 +3,7 @@
 //! (`avg(flights.csv.delay)`, `Int64(1)`) and must be distinct, whereas a result may have several columns of the same
 //! name.
 
+use super::postgres_names;
 use super::walk::Look;
 use arrow_schema::{Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
@@ -16,6 +17,29 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<Header>);
 
+/// The way in which columns get their names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Naming {
+    /// Whether names without quotes are converted to lower case.
+    pub lowers: bool,
+    /// Whether a column without an alias has the name that PostgreSQL gives it.
+    pub is_of_postgres: bool,
+}
+
+impl Naming {
+    /// Names columns without an alias by their texts.
+    pub fn by_text(lowers: bool) -> Self {
+        Naming { lowers, is_of_postgres: false }
+    }
+
+    fn name(self, expr: &Expr) -> String {
+        match self.is_of_postgres {
+            true => postgres_names::name(expr, self.lowers),
+            false => text(expr, self.lowers),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Header {
     One(String),
@@ -24,20 +48,19 @@ enum Header {
 }
 
 impl Headers {
-    /// Returns the headers of `statement`; no entries if it is not a query or has no list of columns. `lowers` tells
-    /// whether names without quotes are converted to lower case.
-    pub(super) fn of(statement: &SqlStatement, lowers: bool) -> Self {
+    /// Returns the headers of `statement`; no entries if it is not a query or has no list of columns.
+    pub(super) fn of(statement: &SqlStatement, naming: Naming) -> Self {
         let query = match statement {
             SqlStatement::Query(query) => query,
             SqlStatement::Explain {
                 describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
                 statement,
                 ..
-            } => return Headers::of(statement, lowers),
+            } => return Headers::of(statement, naming),
             _ => return Headers::default(),
         };
         let Some(select) = leftmost(query) else { return Headers::default() };
-        let headers: Vec<Header> = select.projection.iter().map(|item| header(item, lowers)).collect();
+        let headers: Vec<Header> = select.projection.iter().map(|item| header(item, naming)).collect();
         // UNNEST of a struct yields a column for each field. Next to a wildcard, it is not known how many columns
         // belong to which.
         match headers.contains(&Header::Many) && select.projection.iter().any(unnests) {
@@ -92,10 +115,10 @@ pub(super) fn leftmost(query: &Query) -> Option<&Select> {
     }
 }
 
-fn header(item: &SelectItem, lowers: bool) -> Header {
+fn header(item: &SelectItem, naming: Naming) -> Header {
     match item {
-        SelectItem::UnnamedExpr(expr) => Header::One(text(expr, lowers)),
-        SelectItem::ExprWithAlias { alias, .. } => Header::One(normal(alias, lowers)),
+        SelectItem::UnnamedExpr(expr) => Header::One(naming.name(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Header::One(normal(alias, naming.lowers)),
         SelectItem::ExprWithAliases { .. } | SelectItem::QualifiedWildcard(..) | SelectItem::Wildcard(_) => {
             Header::Many
         }
@@ -147,10 +170,10 @@ pub(super) fn is_called(function: &Function, wanted: &str) -> bool {
 }
 
 /// Gives each column of the query its header as an alias, for a query that is stored as a table, a view or a file.
-pub(super) fn name_columns(query: &mut Query, lowers: bool) {
+pub(super) fn name_columns(query: &mut Query, naming: Naming) {
     if let Some(select) = leftmost_mut(query) {
         for item in &mut select.projection {
-            name_column(item, lowers);
+            name_column(item, naming);
         }
     }
 }
@@ -173,11 +196,11 @@ pub(super) fn leftmost_mut(query: &mut Query) -> Option<&mut Select> {
     }
 }
 
-fn name_column(item: &mut SelectItem, lowers: bool) {
+fn name_column(item: &mut SelectItem, naming: Naming) {
     match item {
         SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {}
         SelectItem::UnnamedExpr(expr) if !calls(expr, &["unnest"]) => {
-            let alias = Ident::with_quote('"', text(expr, lowers));
+            let alias = Ident::with_quote('"', naming.name(expr));
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
         _ => {}

@@ -1,14 +1,23 @@
-//! Rewrites two forms of intervals that DataFusion 55.2 lacks: products and quotients of an interval and a number, if
-//! one side is written as an interval; and interval strings with a time of day, such as `'1 day 04:05:06'`, whose
+//! Rewrites three forms of intervals that DataFusion 55.2 lacks: products and quotients of an interval and a number, if
+//! one side is written as an interval; the opposite of an interval; and interval strings with a time of day, such as `'1 day 04:05:06'`, whose
 //! hours, minutes and seconds it does not read.
 
 use super::call;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, Value, ValueWithSpan};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value, ValueWithSpan,
+};
 
 pub(super) fn apply(expr: &mut Expr) {
     match expr {
         Expr::Interval(interval) => write_out_clock(&mut interval.value),
         Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => write_out_clock(expr),
+        // The engine would put the sign in front of the text, where it is that of the first part only.
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
+            if is_interval(inner) && !is_computed(inner) =>
+        {
+            let minus = Expr::value(Value::Number("-1".into(), false));
+            *expr = call("multiply_interval", vec![(**inner).clone(), minus]);
+        }
         Expr::BinaryOp { left, op, right } => {
             if let Some(made) = scaled(left, op, right) {
                 *expr = made;
@@ -42,6 +51,12 @@ fn is_interval(expr: &Expr) -> bool {
             .any(|name| super::headers::is_called(function, name)),
         _ => false,
     }
+}
+
+/// Returns whether an interval is written as a computation with texts, `interval '5' - '1' year` of MySQL, which the engine
+/// reads with the sign.
+fn is_computed(expr: &Expr) -> bool {
+    matches!(expr, Expr::Interval(interval) if matches!(*interval.value, Expr::BinaryOp { .. }))
 }
 
 /// Writes out the time of day in an interval string: `1 day 04:05:06` becomes `1 day 04 hours 05 minutes 06 seconds`.

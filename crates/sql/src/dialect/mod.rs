@@ -39,6 +39,8 @@ mod outer_names;
 mod parameters;
 mod patterns;
 mod pivot;
+mod postgres_forms;
+mod postgres_names;
 mod powers;
 mod qualified;
 mod readers;
@@ -63,12 +65,13 @@ pub use self::functions::function_names;
 pub use copy::{STDOUT, without_prefix};
 pub use grammar::Grammar;
 pub use headers::Headers;
-pub use parameters::{fill_in_arguments, with_types};
+pub use parameters::{fill_in_arguments, fill_in_lists, types_of_casts, with_types};
 pub use patterns::escaped_anew;
 pub use readers::{files, is_call};
 
 use crate::error;
 use crate::interrupt::{sizes, steps};
+use crate::postgres;
 use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
@@ -80,6 +83,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use farpool_model::{Error, limits};
 use functions::Functions;
+use headers::Naming;
 use mended::Mended;
 use std::ops::ControlFlow;
 use walk::Walk;
@@ -110,12 +114,15 @@ pub fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
         _ => state.sql_to_statement(text, &options.dialect),
     };
     let mut statement = steps::bounded(text.len(), parsed)?;
-    let lowers = options.enable_ident_normalization;
+    let naming = Naming {
+        lowers: options.enable_ident_normalization,
+        is_of_postgres: postgres::is_meant(state.config_options()),
+    };
     let headers = match &statement {
-        Statement::Statement(statement) => Headers::of(statement, lowers),
+        Statement::Statement(statement) => Headers::of(statement, naming),
         _ => Headers::default(),
     };
-    apply(state, &mut statement, text, lowers)?;
+    apply(state, &mut statement, text, naming)?;
     Ok(Parsed { statement, headers })
 }
 
@@ -198,14 +205,15 @@ fn outermost(statement: &mut Statement) -> Option<&mut Query> {
 }
 
 /// Applies the rules to a statement that has been parsed from `text`.
-fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bool) -> Result<()> {
+fn apply(state: &SessionState, statement: &mut Statement, text: &str, naming: Naming) -> Result<()> {
+    let lowers = naming.lowers;
     match statement {
         Statement::Statement(statement) => {
             match &mut **statement {
-                SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, lowers),
+                SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, naming),
                 SqlStatement::CreateTable(create) => {
                     if let Some(query) = &mut create.query {
-                        headers::name_columns(query, lowers);
+                        headers::name_columns(query, naming);
                     }
                 }
                 _ => {}
@@ -214,7 +222,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
         }
         Statement::CopyTo(copy) => {
             if let CopyToSource::Query(query) = &mut copy.source {
-                headers::name_columns(query, lowers);
+                headers::name_columns(query, naming);
             }
         }
         Statement::Reset(ResetStatement::Variable(name)) => zones::reset(&name.to_string())?,
@@ -229,7 +237,7 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
     visit(statement, &mut same_names::Scopes::new(lowers))?;
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
-    visit(statement, &mut Rules { text, lowers, functions })?;
+    visit(statement, &mut Rules { text, lowers, is_of_postgres: naming.is_of_postgres, functions })?;
     // With this option, DataFusion keeps the digits of numbers itself.
     let keeps_digits = state.config_options().sql_parser.parse_float_as_decimal;
     match !keeps_digits && has_exact_numbers(statement) {
@@ -325,6 +333,8 @@ struct Rules<'a> {
     text: &'a str,
     /// Whether names without quotes are converted to lower case.
     lowers: bool,
+    /// Whether forms that mean something else in PostgreSQL have that meaning.
+    is_of_postgres: bool,
     functions: Functions<'a>,
 }
 
@@ -375,12 +385,16 @@ impl VisitorMut for Rules<'_> {
     }
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        if self.is_of_postgres {
+            postgres_forms::name_by_alias(table);
+        }
         lateral_lists::apply(table);
         flow(pivot::apply(table))
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
         semi_joins::in_brackets(table);
+        qualified::in_from(table);
         flow(
             undone::table(table)
                 .and_then(|()| joins::in_brackets(table))
@@ -398,8 +412,10 @@ impl VisitorMut for Rules<'_> {
         intervals::apply(expr);
         timestamps::apply(expr);
         zones::apply(expr);
+        let of_postgres = if self.is_of_postgres { postgres_forms::apply(expr) } else { Ok(()) };
         flow(
-            qualified::apply(expr)
+            of_postgres
+                .and_then(|()| qualified::apply(expr))
                 .and_then(|()| formats::apply(expr))
                 .and_then(|()| forms::apply(expr))
                 .and_then(|()| patterns::apply(expr))

@@ -9,7 +9,9 @@ use arrow_schema::DataType;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, TableFactor, Value, ValueWithSpan, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType as SqlType, Expr, TableFactor, Value, ValueWithSpan, VisitorMut,
+};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -67,6 +69,73 @@ pub fn fill_in_arguments(statement: &mut Statement, parameters: &Parameters) -> 
         visit(statement, &mut arguments)?;
     }
     Ok(arguments.filled_in)
+}
+
+/// Replaces `x = ANY($1)` by `x IN (…)` with the elements of the parameter's value, which a pool can look up. Returns the
+/// names of these parameters. A parameter whose value is no list, or has elements that are not written as constants, stays.
+pub fn fill_in_lists(statement: &mut Statement, parameters: &Parameters) -> Result<BTreeSet<String>> {
+    let mut lists = Lists { parameters, filled_in: BTreeSet::new() };
+    visit(statement, &mut lists)?;
+    Ok(lists.filled_in)
+}
+
+/// Returns the types to which parameters are cast in a statement, by the names of the parameters. Of several casts of one
+/// parameter, the first counts.
+pub fn types_of_casts(statement: &Statement) -> Result<HashMap<String, SqlType>> {
+    let mut casts = Casts::default();
+    // The visitor changes nothing.
+    visit(&mut statement.clone(), &mut casts)?;
+    Ok(casts.0)
+}
+
+/// Returns the name of a parameter, which may be in brackets; `None` for another expression.
+pub(super) fn parameter(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Nested(inner) => parameter(inner),
+        Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => Some(name),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Casts(HashMap<String, SqlType>);
+
+impl VisitorMut for Casts {
+    type Break = DataFusionError;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+        if let Expr::Cast { expr: value, data_type, .. } = expr
+            && let Some(name) = parameter(value)
+        {
+            self.0.entry(name.to_string()).or_insert_with(|| data_type.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Lists<'a> {
+    parameters: &'a Parameters,
+    filled_in: BTreeSet<String>,
+}
+
+impl VisitorMut for Lists<'_> {
+    type Break = DataFusionError;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
+        if let Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } = expr
+            && let Some(name) = parameter(right)
+        {
+            if let Some(elements) = self.parameters.constants(name) {
+                self.filled_in.insert(name.to_string());
+                let list = elements.into_iter().map(Expr::value).collect();
+                *expr = super::rows::in_list(left, list, false);
+            } else if *self.parameters != Parameters::None {
+                let (op, list) = (BinaryOperator::Eq, (**right).clone());
+                *expr = super::rows::of_list(left, &op, &list).unwrap_or_else(|| expr.clone());
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Casts each parameter to the type of its value, and returns the names of these parameters. Without the cast,

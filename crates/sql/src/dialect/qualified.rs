@@ -1,13 +1,15 @@
 //! Rewrites what PostgreSQL's tools qualify with its catalog, although they mean what the engine has: functions
 //! (`pg_catalog.format_type(…)`), operators (`x OPERATOR(pg_catalog.=) y`) and types (`x::pg_catalog.text`). Also types
-//! that only PostgreSQL has (`x::name`), names of objects in place of their numbers (`'t'::regclass`), and `ARRAY(SELECT x …)`.
+//! that only PostgreSQL has (`x::name`), names of objects in place of their numbers (`'t'::regclass`), `ARRAY(SELECT x …)`
+//! and `generate_subscripts`.
 
 use super::headers::is_called;
 use super::{call, refusal, sql};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr,
-    ObjectName, ObjectNamePart, OrderByKind, SelectItem, SetExpr, Value, ValueWithSpan,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, GroupByExpr, ObjectName, ObjectNamePart, OrderByKind,
+    SelectItem, SetExpr, TableFactor, Value, ValueWithSpan,
 };
 
 /// The schema of PostgreSQL's own functions, operators and types.
@@ -48,14 +50,29 @@ const OBJECTS: &[&str] =
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     match expr {
         Expr::Function(function) => {
-            name(function);
-            if let Some(list) = list_of_rows(function) {
-                *expr = list;
+            without(&mut function.name);
+            if is_called(function, EXPANDED) {
+                *expr = call("unnest", vec![expr.clone()]);
+                return Ok(());
+            }
+            if let Some(other) =
+                list_of_rows(function).map_or_else(|| subscripts(function), |list| Ok(Some(list)))?
+            {
+                *expr = other;
             }
         }
-        Expr::BinaryOp { op, .. } => {
+        Expr::BinaryOp { left, op, right } => {
             if let BinaryOperator::PGCustomBinaryOperator(parts) = op {
                 *op = operator(parts)?;
+            }
+            if matches!(op, BinaryOperator::Eq | BinaryOperator::NotEq) && is_function(left) && is_zero(right)
+            {
+                **right = Expr::value(Value::SingleQuotedString(NO_FUNCTION.into()));
+            }
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            if let Some(field) = field_of(root, access_chain) {
+                *expr = field;
             }
         }
         Expr::Cast { data_type: DataType::Regclass, expr: value, .. } => *expr = object("regclass", value),
@@ -63,18 +80,18 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
             let Some(wanted) = unqualified(custom) else { return Ok(()) };
             if OBJECTS.contains(&wanted.as_str()) {
                 *expr = object(&wanted, value);
-            } else if let Some((_, ours)) = TYPES.iter().find(|(known, _)| *known == wanted) {
-                let modifiers = match modifiers.as_slice() {
-                    [] => String::new(),
-                    modifiers => format!("({})", modifiers.join(", ")),
-                };
-                let Expr::Cast { data_type, .. } = sql::expr(&format!("CAST(NULL AS {ours}{modifiers})"))?
-                else {
-                    return Ok(());
-                };
-                if let Expr::Cast { data_type: custom, .. } = expr {
-                    *custom = data_type;
-                }
+            } else if let Some(held) = held(&wanted, modifiers)?
+                && let Expr::Cast { data_type: custom, .. } = expr
+            {
+                *custom = held;
+            }
+        }
+        Expr::Cast { data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)), .. } => {
+            if let DataType::Custom(custom, modifiers) = &**element
+                && let Some(held) =
+                    unqualified(custom).map(|name| held(&name, modifiers)).transpose()?.flatten()
+            {
+                **element = held;
             }
         }
         _ => {}
@@ -82,14 +99,38 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Removes the catalog from the name of a function.
-fn name(function: &mut Function) {
-    if let [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(_)] = function.name.0.as_slice()
-        && schema.value.eq_ignore_ascii_case(CATALOG)
-    {
-        function.name.0.remove(0);
+/// Returns the type in which values of PostgreSQL's type `name` are held; `None` if it is not one of those.
+fn held(name: &str, modifiers: &[String]) -> Result<Option<DataType>> {
+    let Some((_, ours)) = TYPES.iter().find(|(known, _)| *known == name) else { return Ok(None) };
+    let modifiers = match modifiers {
+        [] => String::new(),
+        modifiers => format!("({})", modifiers.join(", ")),
+    };
+    match sql::expr(&format!("CAST(NULL AS {ours}{modifiers})"))? {
+        Expr::Cast { data_type, .. } => Ok(Some(data_type)),
+        _ => Ok(None),
     }
 }
+
+/// Removes the catalog from the name of a function in FROM.
+pub(super) fn in_from(table: &mut TableFactor) {
+    match table {
+        TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => without(name),
+        _ => {}
+    }
+}
+
+/// Removes the catalog from the name of a function.
+fn without(name: &mut ObjectName) {
+    if let [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(function)] = name.0.as_slice()
+        && (schema.value.eq_ignore_ascii_case(CATALOG) || function.value.eq_ignore_ascii_case(EXPANDED))
+    {
+        name.0.remove(0);
+    }
+}
+
+/// A function of the schema `information_schema`: the elements of a list with their places, a row each.
+const EXPANDED: &str = "_pg_expandarray";
 
 /// Rewrites `ARRAY(SELECT x … ORDER BY y)` to an aggregation, which is an empty list if there are no rows; `None` for
 /// another call, and for a query whose rows an aggregate would not have.
@@ -135,6 +176,35 @@ fn list_of_rows(function: &Function) -> Option<Expr> {
     }
     select.projection = vec![SelectItem::UnnamedExpr(all)];
     Some(call("coalesce", vec![Expr::Subquery(query), call("make_array", Vec::new())]))
+}
+
+/// Rewrites `generate_subscripts(list, dimension)` to rows with the places of the list's elements, of which there are none in
+/// a dimension other than the first; `None` for another call.
+fn subscripts(function: &Function) -> Result<Option<Expr>> {
+    let FunctionArguments::List(arguments) = &function.args else { return Ok(None) };
+    let [
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(list)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(dimension)),
+    ] = arguments.args.as_slice()
+    else {
+        return Ok(None);
+    };
+    if !is_called(function, "generate_subscripts") {
+        return Ok(None);
+    }
+    let text = "unnest(generate_series(1, CASE WHEN dimension = 1 THEN array_length(list) END))";
+    sql::expr_with(text, &[("list", list.clone()), ("dimension", dimension.clone())]).map(Some)
+}
+
+/// Rewrites a field of a structure that a call returns, `(f(x)).a`, which the engine takes of columns only; `None` for
+/// another access.
+fn field_of(root: &Expr, access_chain: &[AccessExpr]) -> Option<Expr> {
+    let Expr::Nested(inner) = root else { return None };
+    let (Expr::Function(_), [AccessExpr::Dot(Expr::Identifier(name))]) = (&**inner, access_chain) else {
+        return None;
+    };
+    let name = Expr::value(Value::SingleQuotedString(name.value.clone()));
+    Some(call("get_field", vec![(**inner).clone(), name]))
 }
 
 /// Returns the name of a type in lower case and without the catalog; `None` if it is in another schema.
@@ -185,11 +255,59 @@ fn operator(parts: &[String]) -> Result<BinaryOperator> {
     })
 }
 
-/// Returns the number of an object that is named by a constant; otherwise the name of an object that is given by its
-/// number.
+/// Columns of the catalog that name functions (`regproc`), which are texts here, and the text that stands for none.
+const FUNCTIONS: &[&str] = &[
+    "typinput",
+    "typoutput",
+    "typreceive",
+    "typsend",
+    "typmodin",
+    "typmodout",
+    "typanalyze",
+    "typsubscript",
+];
+const NO_FUNCTION: &str = "-";
+
+fn is_function(expr: &Expr) -> bool {
+    let name = match expr {
+        Expr::Nested(inner) => return is_function(inner),
+        Expr::Identifier(name) => name,
+        Expr::CompoundIdentifier(path) => match path.last() {
+            Some(name) => name,
+            None => return false,
+        },
+        _ => return false,
+    };
+    FUNCTIONS.iter().any(|known| name.value.eq_ignore_ascii_case(known))
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) if digits == "0")
+}
+
+/// Returns the number of an object that is named by a text; otherwise the name of an object that is given by its number.
 fn object(kind: &str, value: &Expr) -> Expr {
-    let is_name = matches!(value, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. })
-        if !text.bytes().all(|byte| byte.is_ascii_digit()));
-    let function = if is_name { format!("{kind}_oid") } else { format!("{kind}_name") };
+    let function = if is_text(value) { format!("{kind}_oid") } else { format!("{kind}_name") };
     call(&function, vec![value.clone()])
+}
+
+/// Returns whether an expression is a text by the looks of it: a constant, a parameter, or cast to one.
+fn is_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(ValueWithSpan {
+            value: Value::SingleQuotedString(_) | Value::Placeholder(_), ..
+        }) => true,
+        Expr::Cast { data_type, .. } => match data_type {
+            DataType::Text | DataType::Varchar(_) | DataType::CharacterVarying(_) => true,
+            DataType::Custom(name, _) => {
+                unqualified(name).is_some_and(|name| name == "name" || name == "text")
+            }
+            _ => false,
+        },
+        Expr::Nested(inner) => is_text(inner),
+        Expr::BinaryOp { op: BinaryOperator::StringConcat, .. } => true,
+        // Functions return names, but for those that return numbers of objects.
+        Expr::Function(function) => !function.name.to_string().ends_with("_oid"),
+        _ => false,
+    }
 }

@@ -2,12 +2,15 @@
 //! ANY(list)`, to three-valued logic. DataFusion 55.2 compares rows as structs, in which NULL is less than all other
 //! values, and treats NULLs in the list of ANY as values that are not equal. Its ALL is correct.
 
+use super::parameters::parameter;
 use super::{depth, refusal};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
+    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, UnaryOperator, Value, ValueWithSpan,
 };
-use farpool_model::limits;
+use farpool_model::{brief, limits};
+use farpool_postgres::values::elements_of_text;
 
 /// Returns the parts of a row, `(a, b)` or `ROW(a, b)`; `None` for any other expression.
 pub(super) fn parts(expr: &Expr) -> Option<Vec<&Expr>> {
@@ -61,7 +64,22 @@ pub(super) fn apply(expr: &mut Expr, copied: &mut usize) -> Result<()> {
             Some(value) => one_of(&value, list, copied)?.map(|found| negated_if(*negated, found)),
             None => None,
         },
-        Expr::AnyOp { left, compare_op, right, .. } => of_list(left, compare_op, right),
+        // The elements of a parameter are filled in when they are known.
+        Expr::AnyOp { compare_op: BinaryOperator::Eq, right, .. } if parameter(right).is_some() => None,
+        Expr::AnyOp { left, compare_op, right, .. } => match elements(right)? {
+            Some(list) if *compare_op == BinaryOperator::Eq => Some(in_list(left, list, false)),
+            Some(list) => of_list(left, compare_op, &list_of(list)),
+            None => of_list(left, compare_op, right),
+        },
+        Expr::AllOp { left, compare_op, right } => match elements(right)? {
+            Some(list) if *compare_op == BinaryOperator::NotEq => Some(in_list(left, list, true)),
+            Some(list) => Some(Expr::AllOp {
+                left: left.clone(),
+                compare_op: compare_op.clone(),
+                right: Box::new(list_of(list)),
+            }),
+            None => None,
+        },
         _ => None,
     };
     if let Some(made) = made {
@@ -147,12 +165,52 @@ fn distinct(left: &[&Expr], right: &[&Expr], is_distinct: bool) -> Expr {
     };
     let op = if is_distinct { BinaryOperator::Or } else { BinaryOperator::And };
     let mut pairs = left.iter().zip(right).map(pair);
-    let first = pairs.next().unwrap_or_else(|| Expr::value(datafusion::sql::sqlparser::ast::Value::Null));
+    let first = pairs.next().unwrap_or_else(|| Expr::value(Value::Null));
     pairs.fold(first, |made, pair| binary(made, op.clone(), pair))
 }
 
+/// Returns the elements of a constant list that is written as a text, `'{1,2}'::int[]`; `None` for another expression.
+///
+/// # Errors
+/// Fails for a text that is not a list.
+fn elements(list: &Expr) -> Result<Option<Vec<Expr>>> {
+    let (text, element) = match list {
+        Expr::Nested(inner) => return elements(inner),
+        Expr::Cast {
+            expr: value,
+            data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)),
+            ..
+        } => match &**value {
+            Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => (text, element),
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let wrong = || refusal(&format!("malformed array literal: \"{}\"", brief(text)), "write '{1,2}'");
+    let element = |text: Option<String>| Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(Expr::value(text.map_or(Value::Null, Value::SingleQuotedString))),
+        data_type: (**element).clone(),
+        array: false,
+        format: None,
+    };
+    Ok(Some(elements_of_text(text).ok_or_else(wrong)?.into_iter().map(element).collect()))
+}
+
+fn list_of(elements: Vec<Expr>) -> Expr {
+    Expr::Array(Array { elem: elements, named: true })
+}
+
+/// Returns the condition that a value is among these elements, of which there may be none.
+pub(super) fn in_list(value: &Expr, list: Vec<Expr>, negated: bool) -> Expr {
+    match list.is_empty() {
+        true => Expr::value(Value::Boolean(negated)),
+        false => Expr::Nested(Box::new(Expr::InList { expr: Box::new(value.clone()), list, negated })),
+    }
+}
+
 /// Returns the condition for `x = ANY(list)`, for any comparison operator; `None` for a subquery.
-fn of_list(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+pub(super) fn of_list(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     let mut list = right;
     while let Expr::Nested(inner) = list {

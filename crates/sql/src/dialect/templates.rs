@@ -4,7 +4,7 @@
 //! A NULL argument makes the result NULL in DuckDB's functions, and is an empty string in PostgreSQL's `format`.
 
 use super::headers::is_called;
-use super::{call, refusal};
+use super::{call, refusal, sql};
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
@@ -17,6 +17,10 @@ enum Part {
     Text(String),
     /// A value, by its index among the arguments.
     Value(usize),
+    /// A value as a name in a statement.
+    Name(usize),
+    /// A value as a constant in a statement.
+    Constant(usize),
 }
 
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
@@ -45,12 +49,20 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         )
     })?;
     let mut texts = Vec::with_capacity(parts.len());
+    let value = |place: usize| {
+        let value = values.get(place).copied().ok_or_else(|| {
+            refusal(&format!("'{template}' wants more than {} values", values.len()), "give one for each")
+        });
+        value.map(as_text)
+    };
     for part in parts {
         texts.push(match part {
             Part::Text(text) => Expr::value(Value::SingleQuotedString(text)),
-            Part::Value(place) => as_text(values.get(place).copied().ok_or_else(|| {
-                refusal(&format!("'{template}' wants more than {} values", values.len()), "give one for each")
-            })?),
+            Part::Value(place) => value(place)?,
+            Part::Name(place) => call("quote_ident", vec![value(place)?]),
+            Part::Constant(place) => {
+                sql::expr_with("'''' || replace(x, '''', '''''') || ''''", &[("x", value(place)?)])?
+            }
         });
     }
     *expr = match is_printf || is_of_braces {
@@ -114,8 +126,12 @@ fn percents(template: &str) -> Option<Vec<Part>> {
                     // Positions in the template are counted from 1.
                     false => rest.next_if_eq(&'$').and(place.parse::<usize>().ok()?.checked_sub(1))?,
                 };
-                rest.next_if(|c| matches!(c, 's' | 'd' | 'i'))?;
-                parts.extend([Part::Text(std::mem::take(&mut text)), Part::Value(place)]);
+                let part = match rest.next_if(|c| matches!(c, 's' | 'd' | 'i' | 'I' | 'L'))? {
+                    'I' => Part::Name(place),
+                    'L' => Part::Constant(place),
+                    _ => Part::Value(place),
+                };
+                parts.extend([Part::Text(std::mem::take(&mut text)), part]);
             }
             _ => text.push(c),
         }
@@ -141,6 +157,8 @@ mod tests {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             Part::Value(place) => format!("<{place}>"),
+            Part::Name(place) => format!("<name {place}>"),
+            Part::Constant(place) => format!("<constant {place}>"),
         };
         parts.map(|parts| parts.iter().map(part).collect())
     }
@@ -151,6 +169,7 @@ mod tests {
         assert_eq!(shown(braces("{:d}")), None);
         assert_eq!(shown(braces("a}")), None);
         assert_eq!(shown(percents("%s is %d %%, %1$s")).as_deref(), Some("<0> is <1> %, <0>"));
+        assert_eq!(shown(percents("%I.%2$L")).as_deref(), Some("<name 0>.<constant 1>"));
         assert_eq!(shown(percents("%5d")), None);
         assert_eq!(shown(percents("%0$s")), None);
         assert_eq!(shown(percents("%")), None);

@@ -136,6 +136,20 @@ fn as_decimal(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
+/// Converts all numbers of an expression to decimals, as PostgreSQL reads them, but for the parts of quantiles, which are
+/// doubles there, too.
+pub(super) fn as_decimals(expr: Expr) -> Result<Transformed<Expr>> {
+    let of_quantiles = expr.transform_down(|part| match &part {
+        Expr::AggregateFunction(call)
+            if ["percentile", "quantile"].iter().any(|name| call.func.name().contains(name)) =>
+        {
+            part.map_children(|argument| argument.transform_up(as_double))
+        }
+        _ => Ok(Transformed::no(part)),
+    })?;
+    of_quantiles.transform_data(|expr| expr.transform_up(as_decimal))
+}
+
 fn is_decimal(expr: &Expr, columns: &DFSchema) -> bool {
     expr.get_type(columns).is_ok_and(|found| found.is_decimal())
 }

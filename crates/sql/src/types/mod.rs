@@ -7,12 +7,14 @@
 //! - A string next to a time is a time, in any year ([`times`]).
 //! - A date plus hours is a timestamp ([`times`]).
 //! - Intervals are compared, sorted and grouped by their length ([`intervals`]).
+//! - A text next to a list or to bytes is one, too ([`texts`]).
 //! - TRY_CAST is not unwrapped ([`try_casts`]).
 
 mod exact;
 mod intervals;
 mod names;
 mod numbers;
+mod texts;
 mod times;
 mod try_casts;
 
@@ -22,9 +24,11 @@ pub use times::with_seconds;
 pub use try_casts::{cast_function, is_cast_function};
 
 use crate::checked::columns_below;
+use crate::postgres;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::expr::{Between, InList, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
@@ -32,10 +36,15 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
+use std::sync::Arc;
 
-/// Registers the function that stands for exact numbers until the rule replaces it (see `exact.rs`).
+/// Registers the function that stands for exact numbers until the rule replaces it (see `exact.rs`), and the planner of
+/// comparisons with lists.
 pub fn register(context: &SessionContext) {
     exact::register(context);
+    // It fails in no registry of the engine's.
+    let planner = Arc::new(texts::TextsOfLists);
+    drop(context.state_ref().write().register_expr_planner(planner));
 }
 
 /// The analyzer rule that rewrites operations depending on the types of their operands.
@@ -47,20 +56,29 @@ impl AnalyzerRule for OperandTypes {
         "operand_types"
     }
 
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(node).map(|plan| plan.data)
+    fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+        let is_of_postgres = postgres::is_meant(options);
+        plan.transform_up_with_subqueries(|plan| node(plan, is_of_postgres)).map(|plan| plan.data)
     }
 }
 
-fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+/// Rewrites the expressions of a plan node. `is_of_postgres` tells whether they have PostgreSQL's meaning where it differs.
+fn node(plan: LogicalPlan, is_of_postgres: bool) -> Result<Transformed<LogicalPlan>> {
     numbers::check(&plan)?;
     let keyed = intervals::keys(plan)?;
     let (was_changed, plan) = (keyed.transformed, keyed.data);
     let columns = columns_below(&plan)?;
     let names = NamePreserver::new(&plan);
+    let is_values = matches!(plan, LogicalPlan::Values(_));
     let changed = plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        let changed = expr.transform_up(|expr| expression(expr, &columns))?;
+        // The rows of VALUES keep the types that they were planned with.
+        let exact = match is_of_postgres && !is_values {
+            true => exact::as_decimals(expr)?,
+            false => Transformed::no(expr),
+        };
+        let changed = exact
+            .transform_data(|expr| expr.transform_up(|expr| expression(expr, &columns, is_of_postgres)))?;
         let changed = changed.transform_data(|expr| expr.transform_up(exact::as_double))?;
         Ok(changed.update_data(|expr| name.restore(expr)))
     })?;
@@ -73,10 +91,13 @@ fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// Rewrites an expression depending on the types of its operands. The operands have been rewritten already.
-fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+fn expression(expr: Expr, columns: &DFSchema, is_of_postgres: bool) -> Result<Transformed<Expr>> {
     numbers::check_expression(&expr, columns)?;
     match expr {
         Expr::BinaryExpr(binary) if is_comparison(binary.op) => compared(binary, columns),
+        Expr::BinaryExpr(binary) if is_of_postgres && binary.op == Operator::Divide => {
+            postgres::quotient(binary, columns)
+        }
         Expr::BinaryExpr(binary) => exact::arithmetic(binary, columns)?.transform_data(|expr| match expr {
             Expr::BinaryExpr(binary) => times::arithmetic(binary, columns),
             other => Ok(Transformed::no(other)),
@@ -87,7 +108,13 @@ fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
             let timed = times::cast(cast)?;
             let mut exact = exact::cast(timed.data)?;
             exact.transformed |= timed.transformed;
-            Ok(exact)
+            exact.transform_data(|expr| match expr {
+                Expr::Cast(cast) => texts::cast(cast, columns)?.transform_data(|expr| match expr {
+                    Expr::Cast(cast) if is_of_postgres => postgres::cast(cast, columns),
+                    other => Ok(Transformed::no(other)),
+                }),
+                other => Ok(Transformed::no(other)),
+            })
         }
         Expr::TryCast(cast) => try_casts::function(cast, columns),
         Expr::Case(case) => exact::case(case, columns)?.transform_data(|expr| intervals::case(expr, columns)),
@@ -97,7 +124,11 @@ fn expression(expr: Expr, columns: &DFSchema) -> Result<Transformed<Expr>> {
             .transform_data(|expr| times::truncated_date(expr, columns))?
             .transform_data(|expr| times::many_years(expr, columns))?
             .transform_data(|expr| exact::next_whole(expr, columns))?
-            .transform_data(|expr| Ok(exact::places(expr))),
+            .transform_data(|expr| Ok(exact::places(expr)))?
+            .transform_data(|expr| match expr {
+                Expr::ScalarFunction(call) if is_of_postgres => postgres::function(call, columns),
+                other => Ok(Transformed::no(other)),
+            }),
         Expr::AggregateFunction(call) => intervals::aggregate(call, columns),
         Expr::WindowFunction(call) => {
             check_range(&call, columns)?;
@@ -135,9 +166,10 @@ fn is_comparison(op: Operator) -> bool {
 
 /// Rewrites a comparison depending on the types of its sides.
 fn compared(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
-    let exact = exact::operands(binary, columns)?;
+    let read = texts::operands(binary, columns)?;
+    let exact = exact::operands(read.data, columns)?;
     let mut timed = times::operands(exact.data, columns)?;
-    timed.transformed |= exact.transformed;
+    timed.transformed |= exact.transformed || read.transformed;
     timed.transform_data(|expr| match expr {
         Expr::BinaryExpr(binary) => intervals::operands(binary, columns),
         other => Ok(Transformed::no(other)),

@@ -37,7 +37,8 @@ pub(super) fn cast(mut cast: Cast) -> Result<Transformed<Cast>> {
     Ok(Transformed::no(cast))
 }
 
-fn constant_text(expr: &Expr) -> Option<&str> {
+/// Returns the text that a constant has.
+pub(super) fn constant_text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => value.try_as_str().flatten(),
         _ => None,
@@ -90,6 +91,9 @@ pub(super) fn operands(binary: BinaryExpr, columns: &DFSchema) -> Result<Transfo
 /// Rewrites a comparison of a timestamp without a time zone with a constant; returns `None` if the engine can evaluate
 /// the comparison as it is.
 fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -> Option<Expr> {
+    if *found == DataType::Date32 {
+        return date_beside_constant(value, op, other);
+    }
     let DataType::Timestamp(unit, None) = found else { return None };
     let time = constant(other)?;
     let compare =
@@ -110,6 +114,31 @@ fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -
         Operator::IsDistinctFrom => lit(true),
         Operator::IsNotDistinctFrom => lit(false),
         _ => compare(outside, scalar(end, *unit)),
+    })
+}
+
+/// Rewrites a comparison of a date with a constant timestamp to one with a date, which a pool finds in packed data. The
+/// engine would convert the dates of all rows.
+fn date_beside_constant(value: &Expr, op: Operator, other: &Expr) -> Option<Expr> {
+    // A text next to a date is a date.
+    let time = if constant_text(other).is_some() { None } else { constant(other) }?;
+    let day = time.timestamp().div_euclid(86_400);
+    let is_midnight = time.timestamp().rem_euclid(86_400) == 0 && time.timestamp_subsec_nanos() == 0;
+    let day = i32::try_from(day).ok()?;
+    let compare = |op, day| {
+        let day = lit(ScalarValue::Date32(Some(day)));
+        Expr::BinaryExpr(BinaryExpr::new(Box::new(value.clone()), op, Box::new(day)))
+    };
+    Some(match op {
+        _ if is_midnight => compare(op, day),
+        Operator::Lt | Operator::LtEq => compare(Operator::LtEq, day),
+        Operator::Gt | Operator::GtEq => compare(Operator::Gt, day),
+        // No date is equal, and the result is NULL for none.
+        Operator::Eq => compare(Operator::Gt, i32::MAX),
+        Operator::NotEq => compare(Operator::LtEq, i32::MAX),
+        Operator::IsDistinctFrom => lit(true),
+        Operator::IsNotDistinctFrom => lit(false),
+        _ => return None,
     })
 }
 
@@ -149,11 +178,15 @@ fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Tra
     {
         return Transformed::yes(cast_to(expr, DataType::Time64(to)));
     }
-    let Some(DataType::Timestamp(unit, _)) = other else { return Transformed::no(expr) };
+    let Some(DataType::Timestamp(unit, zone_of_other)) = other else { return Transformed::no(expr) };
     if let Some(whole) = constant_text(&expr).and_then(with_seconds) {
         return Transformed::yes(lit(whole));
     }
     match found {
+        // Nanoseconds cannot hold all dates.
+        Some(DataType::Date32) if *unit == TimeUnit::Microsecond && zone_of_other.is_none() => {
+            Transformed::yes(cast_to(expr, DataType::Timestamp(*unit, None)))
+        }
         Some(DataType::Timestamp(TimeUnit::Nanosecond, zone))
             if *unit == TimeUnit::Microsecond && !expr.any_column_refs() && !expr.contains_outer() =>
         {
@@ -292,5 +325,24 @@ mod tests {
             let made = beside_constant(&column, &nanoseconds, op, &lit(text)).unwrap();
             assert_eq!(made.to_string(), expected, "{op} {text}");
         }
+    }
+
+    #[test]
+    fn dates_are_compared_with_the_day_of_a_time() {
+        let column = datafusion::logical_expr::col("d");
+        let midnight = lit(ScalarValue::TimestampMicrosecond(Some(0), None));
+        let noon = lit(ScalarValue::TimestampMicrosecond(Some(43_200_000_000), None));
+        let before = lit(ScalarValue::TimestampMicrosecond(Some(-1), None));
+        for (op, time, expected) in [
+            (Operator::Lt, &midnight, "d < Date32(\"1970-01-01\")"),
+            (Operator::Lt, &noon, "d <= Date32(\"1970-01-01\")"),
+            (Operator::GtEq, &noon, "d > Date32(\"1970-01-01\")"),
+            (Operator::LtEq, &before, "d <= Date32(\"1969-12-31\")"),
+            (Operator::Eq, &midnight, "d = Date32(\"1970-01-01\")"),
+        ] {
+            let made = beside_constant(&column, &DataType::Date32, op, time).unwrap();
+            assert_eq!(made.to_string(), expected, "{op} {time}");
+        }
+        assert!(beside_constant(&column, &DataType::Date32, Operator::Lt, &lit("1970-01-01")).is_none());
     }
 }

@@ -4,7 +4,7 @@ use crate::PoolUrl;
 use async_trait::async_trait;
 use farpool_model::limits;
 use farpool_wire::Socket;
-use socket2::{SockRef, TcpKeepalive};
+use farpool_wire::socket::prepare_tcp;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,16 +27,8 @@ pub(super) struct Tcp(pub PoolUrl);
 impl Connector for Tcp {
     async fn connect(&self) -> io::Result<Arc<dyn Socket>> {
         let socket = TcpStream::connect((self.0.host(), self.0.port())).await?;
-        prepare(&socket)?;
+        // A dead node is noticed while the connection is idle, before the next request uses it.
+        prepare_tcp(&socket, Duration::from_millis(limits::PING_AFTER_MS))?;
         Ok(Arc::new(socket))
     }
-}
-
-/// Disables the delaying of small packets (Nagle's algorithm), and enables TCP keepalive, so that a dead node is
-/// noticed while the connection is idle, before the next request uses it.
-fn prepare(socket: &TcpStream) -> io::Result<()> {
-    let idle = Duration::from_millis(limits::PING_AFTER_MS);
-    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle).with_retries(2);
-    socket.set_nodelay(true)?;
-    SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }

@@ -14,8 +14,10 @@ mod read;
 mod schema;
 mod write;
 
+pub(crate) use read::check;
 pub use read::{bytes_to_decode, decode_batch};
 pub use schema::{decode_schema, encode_schema};
+pub(crate) use schema::{field_type, integer_type, time_unit};
 pub use write::{EncodedBatch, encode_batch};
 
 use bytes::Bytes;
@@ -64,7 +66,7 @@ fn metadata(message: &[u8]) -> Result<(usize, arrow_ipc::Message<'_>)> {
 }
 
 /// Returns the total length of the strings of all views. A string that several views share counts once per view.
-fn string_bytes(views: &[u8]) -> usize {
+pub(crate) fn string_bytes(views: &[u8]) -> usize {
     let (views, _) = views.as_chunks::<16>();
     views.iter().map(|[a, b, c, d, ..]| u32::from_le_bytes([*a, *b, *c, *d]) as usize).sum()
 }

@@ -41,6 +41,7 @@ pub fn decode_batch(schema: &SchemaRef, body: &Bytes) -> Result<RecordBatch> {
         let inflated = Compressed::of(&header, &data)?.inflate(&header)?;
         return decode_batch(schema, &inflated);
     }
+    check_canonical(schema)?;
     check(&header, schema, &data)?;
     let dictionaries = HashMap::new();
     RecordBatchDecoder::try_new(&Buffer::from(data), header, Arc::clone(schema), &dictionaries, &version)
@@ -87,8 +88,20 @@ fn check_counts(header: &arrow_ipc::RecordBatch<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks everything that Arrow's decoder assumes without checking it.
-fn check(header: &arrow_ipc::RecordBatch<'_>, schema: &SchemaRef, data: &[u8]) -> Result<()> {
+/// Rejects columns that do not go over the native protocol.
+fn check_canonical(schema: &SchemaRef) -> Result<()> {
+    let is_canonical = |data_type: &DataType| {
+        schema::canonical_type(data_type).is_some_and(|canonical| canonical == *data_type)
+    };
+    match schema.fields().iter().find(|field| !is_canonical(field.data_type())) {
+        Some(field) => Err(Error::invalid(format!("{} does not go over the wire", field.data_type()))),
+        None => Ok(()),
+    }
+}
+
+/// Checks everything that Arrow's decoder assumes without checking it, for columns that are not nested.
+pub(crate) fn check(header: &arrow_ipc::RecordBatch<'_>, schema: &SchemaRef, data: &[u8]) -> Result<()> {
+    check_counts(header)?;
     let rows = header.length();
     let nodes = header.nodes().ok_or_else(|| damaged("it has no list of columns"))?;
     let buffers = header.buffers().ok_or_else(|| damaged("it has no list of buffers"))?;
@@ -138,6 +151,9 @@ fn check_column<'a>(
             node.null_count()
         )));
     }
+    if *data_type == DataType::Null {
+        return Ok(0);
+    }
     let mut next = || buffers.next().ok_or_else(|| damaged("it has fewer buffers than its columns need"));
     let rows = rows as usize;
     let bitmap_bytes = rows.div_ceil(8);
@@ -148,6 +164,13 @@ fn check_column<'a>(
     let (needed, width) = match data_type {
         DataType::Boolean => (bitmap_bytes, 1),
         _ if is_view => (rows * 16, 16),
+        DataType::FixedSizeBinary(width) => {
+            let width = usize::try_from(*width).map_err(|_| damaged("values of a negative size"))?;
+            (rows.saturating_mul(width), 1)
+        }
+        // Offsets, one more than there are rows, if there are any.
+        DataType::Utf8 | DataType::Binary => (if rows == 0 { 0 } else { 4 * (rows + 1) }, 4),
+        DataType::LargeUtf8 | DataType::LargeBinary => (if rows == 0 { 0 } else { 8 * (rows + 1) }, 8),
         _ => match data_type.primitive_width() {
             Some(width) => (rows * width, width),
             None => return Err(Error::invalid(format!("{data_type} does not go over the wire"))),
@@ -156,6 +179,9 @@ fn check_column<'a>(
     let values = next()?;
     if values.len() < needed || !values.len().is_multiple_of(width) {
         return Err(damaged(format!("{} bytes of values do not make {rows} rows", values.len())));
+    }
+    if matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary) {
+        next()?;
     }
     if !is_view {
         return Ok(0);

@@ -68,29 +68,20 @@ pub fn decode_schema(bytes: &[u8]) -> Result<SchemaRef> {
         if field.dictionary().is_some() {
             return Err(not_canonical(name, "a dictionary"));
         }
-        let data_type = data_type(&field).ok_or_else(|| not_canonical(name, type_name(&field)))?;
+        let data_type = field_type(&field).ok_or_else(|| not_canonical(name, type_name(&field)))?;
         check_type(name, &data_type)?;
         Ok(Field::new(name, data_type, field.nullable()))
     });
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
 }
 
-fn data_type(field: &arrow_ipc::Field) -> Option<DataType> {
+/// Returns the canonical type that a field has; `None` if its type is not canonical.
+pub(crate) fn field_type(field: &arrow_ipc::Field) -> Option<DataType> {
     Some(match field.type_type() {
         arrow_ipc::Type::Bool => DataType::Boolean,
         arrow_ipc::Type::Int => {
             let int = field.type_as_int()?;
-            match (int.bitWidth(), int.is_signed()) {
-                (8, true) => DataType::Int8,
-                (16, true) => DataType::Int16,
-                (32, true) => DataType::Int32,
-                (64, true) => DataType::Int64,
-                (8, false) => DataType::UInt8,
-                (16, false) => DataType::UInt16,
-                (32, false) => DataType::UInt32,
-                (64, false) => DataType::UInt64,
-                _ => return None,
-            }
+            integer_type(int.bitWidth(), int.is_signed())?
         }
         arrow_ipc::Type::FloatingPoint => match field.type_as_floating_point()?.precision() {
             arrow_ipc::Precision::SINGLE => DataType::Float32,
@@ -107,19 +98,38 @@ fn data_type(field: &arrow_ipc::Field) -> Option<DataType> {
         }
         arrow_ipc::Type::Timestamp => {
             let timestamp = field.type_as_timestamp()?;
-            let unit = match timestamp.unit() {
-                arrow_ipc::TimeUnit::SECOND => TimeUnit::Second,
-                arrow_ipc::TimeUnit::MILLISECOND => TimeUnit::Millisecond,
-                arrow_ipc::TimeUnit::MICROSECOND => TimeUnit::Microsecond,
-                arrow_ipc::TimeUnit::NANOSECOND => TimeUnit::Nanosecond,
-                _ => return None,
-            };
             // An empty time zone stands for none in Arrow's format.
             let zone = timestamp.timezone().filter(|zone| !zone.is_empty());
-            DataType::Timestamp(unit, zone.map(Arc::from))
+            DataType::Timestamp(time_unit(timestamp.unit())?, zone.map(Arc::from))
         }
         arrow_ipc::Type::Utf8View => DataType::Utf8View,
         arrow_ipc::Type::BinaryView => DataType::BinaryView,
+        _ => return None,
+    })
+}
+
+/// Returns the integer type of this width; `None` if there is none.
+pub(crate) fn integer_type(bits: i32, is_signed: bool) -> Option<DataType> {
+    Some(match (bits, is_signed) {
+        (8, true) => DataType::Int8,
+        (16, true) => DataType::Int16,
+        (32, true) => DataType::Int32,
+        (64, true) => DataType::Int64,
+        (8, false) => DataType::UInt8,
+        (16, false) => DataType::UInt16,
+        (32, false) => DataType::UInt32,
+        (64, false) => DataType::UInt64,
+        _ => return None,
+    })
+}
+
+/// Returns a unit of time; `None` for a number that stands for none.
+pub(crate) fn time_unit(unit: arrow_ipc::TimeUnit) -> Option<TimeUnit> {
+    Some(match unit {
+        arrow_ipc::TimeUnit::SECOND => TimeUnit::Second,
+        arrow_ipc::TimeUnit::MILLISECOND => TimeUnit::Millisecond,
+        arrow_ipc::TimeUnit::MICROSECOND => TimeUnit::Microsecond,
+        arrow_ipc::TimeUnit::NANOSECOND => TimeUnit::Nanosecond,
         _ => return None,
     })
 }

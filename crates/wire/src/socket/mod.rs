@@ -9,6 +9,7 @@ mod tcp;
 mod tls;
 
 pub use pipe::{Pipe, pipe};
+pub use tcp::prepare_tcp;
 pub use tls::{ClientTls, ServerTls, Tls};
 
 use bytes::{BufMut, BytesMut};

@@ -147,7 +147,7 @@ fn free<T>(taken: &BTreeMap<i64, T>, name: &str) -> i64 {
 }
 
 /// Returns the parts of a qualified name: in lower case without quotes, as they are within.
-fn parts_of(written: &str) -> Option<Vec<String>> {
+pub(super) fn parts_of(written: &str) -> Option<Vec<String>> {
     let (mut parts, mut rest) = (Vec::new(), written.trim());
     loop {
         let (part, behind) = match rest.strip_prefix('"') {

@@ -20,8 +20,10 @@ pub(super) const OWNER: &str = "farpool";
 /// The name of the only database.
 pub(super) const DATABASE: &str = "farpool";
 
-const TEXT: DataType = DataType::Utf8;
-const OID: DataType = DataType::Int64;
+pub(super) const TEXT: DataType = DataType::Utf8;
+pub(super) const OID: DataType = DataType::Int64;
+/// The number of the encoding UTF8.
+const UTF8: i64 = 6;
 
 /// Returns all functions.
 pub(super) fn all(facts: &Known) -> Vec<SystemFunction> {
@@ -32,7 +34,13 @@ pub(super) fn all(facts: &Known) -> Vec<SystemFunction> {
         "pg_function_is_visible",
         "pg_operator_is_visible",
         "pg_collation_is_visible",
+        "pg_conversion_is_visible",
         "pg_opclass_is_visible",
+        "pg_opfamily_is_visible",
+        "pg_ts_config_is_visible",
+        "pg_ts_dict_is_visible",
+        "pg_ts_parser_is_visible",
+        "pg_ts_template_is_visible",
         "pg_statistics_obj_is_visible",
     ] {
         all.push(of_oid(facts, name, DataType::Boolean, |facts, oid| {
@@ -62,19 +70,23 @@ pub(super) fn all(facts: &Known) -> Vec<SystemFunction> {
             Some(Value::Text(if oid == 0 { "-".into() } else { oid.to_string() }))
         }));
     }
-    all.push(of_text(facts, "regclass_oid", OID, |facts, name| match facts.relation(name) {
-        Some(oid) => Ok(Some(Value::Int(oid))),
-        None => Err(Error::not_found(format!("relation \"{name}\" does not exist"))),
+    all.push(of_text(facts, "regclass_oid", OID, |facts, name| {
+        match oid_of(name, |name| facts.relation(name)) {
+            Some(oid) => Ok(Some(Value::Int(oid))),
+            None => Err(Error::not_found(format!("relation \"{name}\" does not exist"))),
+        }
     }));
     all.push(of_text(facts, "to_regclass", OID, |facts, name| Ok(facts.relation(name).map(Value::Int))));
     all.push(of_text(facts, "to_regtype", OID, |_, name| Ok(tables::type_named(name).map(Value::Int))));
     all.push(of_text(facts, "to_regnamespace", OID, |facts, name| Ok(facts.schema(name).map(Value::Int))));
     all.push(of_oid(facts, "pg_size_pretty", TEXT, |_, bytes| Some(Value::Text(size(bytes)))));
-    all.push(of_text(facts, "regnamespace_oid", OID, |facts, name| match facts.schema(name) {
-        Some(oid) => Ok(Some(Value::Int(oid))),
-        None => Err(Error::not_found(format!("schema \"{name}\" does not exist"))),
+    all.push(of_text(facts, "regnamespace_oid", OID, |facts, name| {
+        match oid_of(name, |name| facts.schema(name)) {
+            Some(oid) => Ok(Some(Value::Int(oid))),
+            None => Err(Error::not_found(format!("schema \"{name}\" does not exist"))),
+        }
     }));
-    all.push(of_text(facts, "regtype_oid", OID, |_, name| match tables::type_named(name) {
+    all.push(of_text(facts, "regtype_oid", OID, |_, name| match oid_of(name, tables::type_named) {
         Some(oid) => Ok(Some(Value::Int(oid))),
         None => Err(Error::not_found(format!("type \"{name}\" does not exist"))),
     }));
@@ -109,7 +121,13 @@ pub(super) fn all(facts: &Known) -> Vec<SystemFunction> {
         }),
     });
     all.extend(constants());
+    all.extend(super::lists::all());
     all
+}
+
+/// Returns the number of an object by its name, or by the number itself as a text.
+fn oid_of(written: &str, named: impl Fn(&str) -> Option<i64>) -> Option<i64> {
+    written.parse().ok().or_else(|| named(written))
 }
 
 /// The size of the only database, whichever number or name is given.
@@ -133,7 +151,7 @@ fn constants() -> Vec<SystemFunction> {
     let nothing: &[(&str, &[&[DataType]])] = &[
         ("pg_get_expr", &[&[TEXT, OID], &[TEXT, OID, boolean.clone()]]),
         ("pg_get_constraintdef", &[&[OID], &[OID, boolean.clone()]]),
-        ("pg_get_indexdef", &[&[OID], &[OID, int.clone(), boolean.clone()]]),
+        ("pg_get_indexdef", &[&[OID], &[OID, int.clone(), boolean.clone()], &[OID, OID, boolean.clone()]]),
         ("pg_get_triggerdef", &[&[OID], &[OID, boolean.clone()]]),
         ("pg_get_ruledef", &[&[OID], &[OID, boolean.clone()]]),
         ("pg_get_partkeydef", &[&[OID]]),
@@ -187,6 +205,13 @@ fn constants() -> Vec<SystemFunction> {
         all.push(always(name, vec![vec![]], text(OWNER)));
     }
     all.push(always("pg_is_in_recovery", vec![vec![]], Value::Bool(false)));
+    // There are no advisory locks, which could be held.
+    all.push(always("pg_advisory_unlock_all", vec![vec![]], text("")));
+    // Nothing of a pool can be published to others; psql gives the number of the table as a text.
+    all.push(always("pg_relation_is_publishable", vec![vec![OID], vec![TEXT]], Value::Bool(false)));
+    all.push(always("getdatabaseencoding", vec![vec![]], text("UTF8")));
+    all.push(always("pg_char_to_encoding", vec![vec![TEXT]], Value::Int(UTF8)));
+    all.push(always("pg_stat_get_numscans", vec![vec![OID]], Value::Int(0)));
     all.push(always("pg_my_temp_schema", vec![vec![]], Value::Int(0)));
     all.push(always("pg_encoding_to_char", vec![vec![DataType::Int32]], text("UTF8")));
     all

@@ -3,6 +3,7 @@
 
 mod facts;
 mod functions;
+mod lists;
 mod tables;
 
 use async_trait::async_trait;
@@ -18,6 +19,12 @@ use tokio::time::Instant;
 
 /// Time for which facts about the pool's tables are used again. Reason: one statement names many tables of the catalog.
 const KEPT: Duration = Duration::from_millis(50);
+
+/// Returns whether a statement may call functions that name tables, for which the pool has to be asked first.
+pub(crate) fn names_objects(text: &str) -> bool {
+    let text = text.to_lowercase();
+    text.contains("pg_") || text.contains("reg")
+}
 
 /// The system catalog of one user.
 pub(crate) struct Catalog {

@@ -3,7 +3,7 @@
 use super::facts::{Facts, PG_CATALOG, RelationFacts};
 use super::functions::{DATABASE, OWNER};
 use crate::postgres::settings::Settings;
-use arrow_array::builder::{ListBuilder, StringBuilder};
+use arrow_array::builder::{Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::{
     ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray,
 };
@@ -23,7 +23,8 @@ const DEFAULT_COLLATION: i64 = 100;
 const C_COLLATION: i64 = 950;
 
 /// The tables with their columns: names and types. Types are `o` for an object id, `b` for a boolean, `2`, `4` and `8`
-/// for integers of so many bytes, `f` for a float, `t` for text, and `a` for an array of texts.
+/// for integers of so many bytes, `f` for a float, `t` for text, `a` for an array of texts, and `i` for one of integers.
+/// `tableoid` is a column that PostgreSQL does not show in `*`.
 const TABLES: &[(&str, &str)] = &[
     ("pg_am", "oid:o amname:t amhandler:t amtype:t"),
     ("pg_attrdef", "oid:o adrelid:o adnum:2 adbin:t"),
@@ -40,6 +41,7 @@ const TABLES: &[(&str, &str)] = &[
         "oid:o rolname:t rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b \
          rolbypassrls:b rolconnlimit:4 rolpassword:t rolvaliduntil:t",
     ),
+    ("pg_available_extensions", "name:t default_version:t installed_version:t comment:t"),
     ("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext:t castmethod:t"),
     (
         "pg_class",
@@ -47,7 +49,7 @@ const TABLES: &[(&str, &str)] = &[
          relpages:4 reltuples:f relallvisible:4 reltoastrelid:o relhasindex:b relisshared:b relpersistence:t relkind:t \
          relnatts:2 relchecks:2 relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b relforcerowsecurity:b \
          relispopulated:b relreplident:t relispartition:b relrewrite:o relfrozenxid:8 relminmxid:8 relacl:a \
-         reloptions:a relpartbound:t",
+         reloptions:a relpartbound:t tableoid:o",
     ),
     (
         "pg_collation",
@@ -58,20 +60,27 @@ const TABLES: &[(&str, &str)] = &[
         "pg_constraint",
         "oid:o conname:t connamespace:o contype:t condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o \
          conindid:o conparentid:o confrelid:o confupdtype:t confdeltype:t confmatchtype:t conislocal:b coninhcount:4 \
-         connoinherit:b conkey:a confkey:a conpfeqop:a conppeqop:a conffeqop:a confdelsetcols:a conexclop:a conbin:t",
+         connoinherit:b conkey:i confkey:i conpfeqop:i conppeqop:i conffeqop:i confdelsetcols:i conexclop:i conbin:t tableoid:o",
+    ),
+    (
+        "pg_conversion",
+        "oid:o conname:t connamespace:o conowner:o conforencoding:4 contoencoding:4 conproc:o condefault:b \
+         tableoid:o",
     ),
     (
         "pg_database",
         "oid:o datname:t datdba:o encoding:4 datlocprovider:t datistemplate:b datallowconn:b datconnlimit:4 \
          datfrozenxid:8 datminmxid:8 dattablespace:o datcollate:t datctype:t daticulocale:t datcollversion:t datacl:a",
     ),
+    ("pg_db_role_setting", "setdatabase:o setrole:o setconfig:a"),
+    ("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype:t defaclacl:a"),
     ("pg_depend", "classid:o objid:o objsubid:4 refclassid:o refobjid:o refobjsubid:4 deptype:t"),
     ("pg_description", "objoid:o classoid:o objsubid:4 description:t"),
     ("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel:t"),
     ("pg_event_trigger", "oid:o evtname:t evtevent:t evtowner:o evtfoid:o evtenabled:t evttags:a"),
     (
         "pg_extension",
-        "oid:o extname:t extowner:o extnamespace:o extrelocatable:b extversion:t extconfig:a extcondition:a",
+        "oid:o extname:t extowner:o extnamespace:o extrelocatable:b extversion:t extconfig:i extcondition:a",
     ),
     (
         "pg_foreign_data_wrapper",
@@ -83,51 +92,56 @@ const TABLES: &[(&str, &str)] = &[
         "pg_index",
         "indexrelid:o indrelid:o indnatts:2 indnkeyatts:2 indisunique:b indnullsnotdistinct:b indisprimary:b \
          indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b \
-         indisreplident:b indkey:a indcollation:a indclass:a indoption:a indexprs:t indpred:t",
+         indisreplident:b indkey:i indcollation:i indclass:i indoption:i indexprs:t indpred:t",
     ),
     ("pg_indexes", "schemaname:t tablename:t indexname:t tablespace:t indexdef:t"),
     ("pg_inherits", "inhrelid:o inhparent:o inhseqno:4 inhdetachpending:b"),
     (
         "pg_language",
-        "oid:o lanname:t lanowner:o lanispl:b lanpltrusted:b lanplcallfoid:o laninline:o lanvalidator:o lanacl:a",
+        "oid:o lanname:t lanowner:o lanispl:b lanpltrusted:b lanplcallfoid:o laninline:o lanvalidator:o lanacl:a tableoid:o",
     ),
     (
         "pg_matviews",
         "schemaname:t matviewname:t matviewowner:t tablespace:t hasindexes:b ispopulated:b definition:t",
     ),
-    ("pg_namespace", "oid:o nspname:t nspowner:o nspacl:a"),
+    ("pg_namespace", "oid:o nspname:t nspowner:o nspacl:a tableoid:o"),
     (
         "pg_opclass",
-        "oid:o opcmethod:o opcname:t opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o",
+        "oid:o opcmethod:o opcname:t opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o tableoid:o",
     ),
     (
         "pg_operator",
         "oid:o oprname:t oprnamespace:o oprowner:o oprkind:t oprcanmerge:b oprcanhash:b oprleft:o oprright:o \
          oprresult:o oprcom:o oprnegate:o oprcode:o oprrest:o oprjoin:o",
     ),
+    ("pg_opfamily", "oid:o opfmethod:o opfname:t opfnamespace:o opfowner:o tableoid:o"),
     (
         "pg_partitioned_table",
-        "partrelid:o partstrat:t partnatts:2 partdefid:o partattrs:a partclass:a partcollation:a partexprs:t",
+        "partrelid:o partstrat:t partnatts:2 partdefid:o partattrs:i partclass:i partcollation:i partexprs:t",
     ),
-    ("pg_policy", "oid:o polname:t polrelid:o polcmd:t polpermissive:b polroles:a polqual:t polwithcheck:t"),
+    ("pg_policies", "schemaname:t tablename:t policyname:t permissive:t roles:a cmd:t qual:t with_check:t"),
+    ("pg_policy", "oid:o polname:t polrelid:o polcmd:t polpermissive:b polroles:i polqual:t polwithcheck:t"),
     (
         "pg_proc",
         "oid:o proname:t pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport:t prokind:t \
          prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:t proparallel:t pronargs:2 pronargdefaults:2 \
-         prorettype:o proargtypes:a proallargtypes:a proargmodes:a proargnames:a proargdefaults:t protrftypes:a prosrc:t \
-         probin:t prosqlbody:t proconfig:a proacl:a",
+         prorettype:o proargtypes:i proallargtypes:i proargmodes:a proargnames:a proargdefaults:t protrftypes:i prosrc:t \
+         probin:t prosqlbody:t proconfig:a proacl:a tableoid:o",
     ),
     (
         "pg_publication",
         "oid:o pubname:t pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b",
     ),
     ("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o"),
-    ("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:t prattrs:a"),
+    ("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual:t prattrs:i"),
     (
         "pg_range",
         "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o rngcanonical:t rngsubdiff:t",
     ),
-    ("pg_rewrite", "oid:o rulename:t ev_class:o ev_type:t ev_enabled:t is_instead:b ev_qual:t ev_action:t"),
+    (
+        "pg_rewrite",
+        "oid:o rulename:t ev_class:o ev_type:t ev_enabled:t is_instead:b ev_qual:t ev_action:t tableoid:o",
+    ),
     (
         "pg_roles",
         "rolname:t rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b rolconnlimit:4 \
@@ -144,8 +158,24 @@ const TABLES: &[(&str, &str)] = &[
     ),
     ("pg_shdescription", "objoid:o classoid:o description:t"),
     (
+        "pg_stat_activity",
+        "datid:o datname:t pid:4 leader_pid:4 usesysid:o usename:t application_name:t client_addr:t \
+         client_hostname:t client_port:4 backend_start:t xact_start:t query_start:t state_change:t \
+         wait_event_type:t wait_event:t state:t backend_xid:o backend_xmin:o query_id:8 query:t backend_type:t",
+    ),
+    (
+        "pg_stat_all_tables",
+        "relid:o schemaname:t relname:t seq_scan:8 seq_tup_read:8 idx_scan:8 idx_tup_fetch:8 n_tup_ins:8 \
+         n_tup_upd:8 n_tup_del:8 n_live_tup:8 n_dead_tup:8 last_vacuum:t last_analyze:t",
+    ),
+    (
+        "pg_stat_user_tables",
+        "relid:o schemaname:t relname:t seq_scan:8 seq_tup_read:8 idx_scan:8 idx_tup_fetch:8 n_tup_ins:8 \
+         n_tup_upd:8 n_tup_del:8 n_live_tup:8 n_dead_tup:8 last_vacuum:t last_analyze:t",
+    ),
+    (
         "pg_statistic_ext",
-        "oid:o stxrelid:o stxname:t stxnamespace:o stxowner:o stxstattarget:4 stxkeys:a stxkind:a stxexprs:t",
+        "oid:o stxrelid:o stxname:t stxnamespace:o stxowner:o stxstattarget:4 stxkeys:i stxkind:a stxexprs:t",
     ),
     (
         "pg_tables",
@@ -155,20 +185,22 @@ const TABLES: &[(&str, &str)] = &[
     (
         "pg_trigger",
         "oid:o tgrelid:o tgparentid:o tgname:t tgfoid:o tgtype:2 tgenabled:t tgisinternal:b tgconstrrelid:o \
-         tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:2 tgattr:a tgargs:t tgqual:t \
-         tgoldtable:t tgnewtable:t",
+         tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:2 tgattr:i tgargs:t tgqual:t \
+         tgoldtable:t tgnewtable:t tableoid:o",
     ),
+    ("pg_ts_config", "oid:o cfgname:t cfgnamespace:o cfgowner:o cfgparser:o tableoid:o"),
     (
         "pg_type",
         "oid:o typname:t typnamespace:o typowner:o typlen:2 typbyval:b typtype:t typcategory:t typispreferred:b \
          typisdefined:b typdelim:t typrelid:o typsubscript:t typelem:o typarray:o typinput:t typoutput:t typreceive:t \
          typsend:t typmodin:t typmodout:t typanalyze:t typalign:t typstorage:t typnotnull:b typbasetype:o typtypmod:4 \
-         typndims:4 typcollation:o typdefaultbin:t typdefault:t typacl:a",
+         typndims:4 typcollation:o typdefaultbin:t typdefault:t typacl:a tableoid:o",
     ),
     (
         "pg_user",
         "usename:t usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd:t valuntil:t useconfig:a",
     ),
+    ("pg_user_mappings", "umid:o srvid:o srvname:t umuser:o usename:t umoptions:a"),
     ("pg_views", "schemaname:t viewname:t viewowner:t definition:t"),
 ];
 
@@ -356,6 +388,18 @@ pub(super) fn rows(facts: &Facts, table: &str) -> Result<RecordBatch> {
                 ]);
             }
         }
+        "pg_stat_all_tables" | "pg_stat_user_tables" => {
+            for (oid, relation) in facts.relations.iter().filter(|(_, relation)| !relation.is_view()) {
+                let live = relation.rows.and_then(|rows| i64::try_from(rows).ok()).unwrap_or(0);
+                rows.add(&[
+                    ("relid", Int(*oid)),
+                    ("schemaname", schema_of(facts, relation)),
+                    ("relname", text(&relation.name)),
+                    ("n_live_tup", Int(live)),
+                    ("n_dead_tup", Int(0)),
+                ]);
+            }
+        }
         // There is nothing of these kinds.
         _ => {}
     }
@@ -428,7 +472,8 @@ fn attributes(rows: &mut Rows, oid: i64, relation: &RelationFacts) {
             ("attisdropped", Bool(false)),
             ("attislocal", Bool(true)),
             ("attinhcount", Int(0)),
-            ("attcollation", Int(if type_oid == oid::TEXT { DEFAULT_COLLATION } else { 0 })),
+            // Texts are compared by their bytes, as another PostgreSQL must know that imports the table.
+            ("attcollation", Int(if type_oid == oid::TEXT { C_COLLATION } else { 0 })),
         ]);
     }
 }
@@ -472,7 +517,7 @@ fn data_type(rows: &mut Rows, (type_oid, name, size, category): &(u32, &str, i16
             ("typbasetype", Int(0)),
             ("typtypmod", Int(-1)),
             ("typndims", Int(0)),
-            ("typcollation", Int(if is_text { DEFAULT_COLLATION } else { 0 })),
+            ("typcollation", Int(if is_text { C_COLLATION } else { 0 })),
         ]);
     };
     add(*type_oid, name, *size, category, 0, array.unwrap_or(0));
@@ -546,6 +591,11 @@ fn array<'a>(kind: &str, cells: impl Iterator<Item = Option<&'a Cell>>) -> Array
         "f" => {
             let value = |cell: Option<&Cell>| if let Some(Float(value)) = cell { Some(*value) } else { None };
             Arc::new(cells.map(value).collect::<Float32Array>())
+        }
+        "i" => {
+            let mut lists = ListBuilder::new(Int64Builder::new());
+            cells.for_each(|_| lists.append_null());
+            Arc::new(lists.finish())
         }
         "a" => {
             let mut lists = ListBuilder::new(StringBuilder::new());

@@ -1,7 +1,9 @@
 //! Statements of the engine: planning, running, and the rows that come.
 
 use super::super::commands::Kind;
+use super::explain::{Explained, QUERY_PLAN};
 use super::{Outcome, Place, Session, Started, Stop};
+use crate::postgres::catalog::names_objects;
 use crate::postgres::link::Gone;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
@@ -20,9 +22,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-
-/// The name of the only column of EXPLAIN, which clients look for.
-const QUERY_PLAN: &str = "QUERY PLAN";
 
 /// A statement whose rows are being read.
 pub(super) struct Running {
@@ -50,18 +49,18 @@ impl Running {
     /// Returns a statement whose rows are there.
     pub fn of_batch(batch: RecordBatch, tag: &'static str, statement: Interrupt, style: Style) -> Self {
         let schema = batch.schema();
-        let rows = stream::iter([Ok(batch)]).boxed();
-        Running {
-            rows,
-            schema,
-            formats: Vec::new(),
-            style,
-            current: None,
-            count: 0,
-            tag,
-            statement,
-            deadline: None,
-        }
+        Running::new((stream::iter([Ok(batch)]).boxed(), schema), tag, statement, style)
+    }
+
+    /// Returns a statement whose rows, with these columns, are being computed.
+    fn new(
+        (rows, schema): (BatchStream, SchemaRef),
+        tag: &'static str,
+        statement: Interrupt,
+        style: Style,
+    ) -> Self {
+        let (formats, current, count, deadline) = Default::default();
+        Running { rows, schema, formats, style, current, count, tag, statement, deadline }
     }
 
     pub fn schema(&self) -> &Schema {
@@ -122,8 +121,17 @@ impl Session {
                 .hint("tables, views and schemas can be made, and plans shown of queries")
                 .into());
         }
+        let text = self.with_own_values(place.text, true)?;
+        let place = Place { text: &text, ..place };
         if names_objects(place.text) {
             self.refresh_catalog().await?;
+        }
+        let explained = match kind {
+            Kind::Explain => Explained::of(place.text)?,
+            _ => None,
+        };
+        if let Some(explained) = explained.as_ref().filter(|explained| !explained.is_carried_out) {
+            return self.explain(explained, place, values).await;
         }
         let changes = !kind.returns_rows();
         if changes {
@@ -135,7 +143,11 @@ impl Session {
         let statement = self.entry.running.begin();
         let deadline = self.deadline();
         let session = self.engine_session();
-        let text = self.transaction.shown_to(Statement::from(place.text).with_parameters(values));
+        let text = match explained {
+            Some(explained) => Statement::from(format!("EXPLAIN ANALYZE {}", explained.text).as_str()),
+            None => Statement::from(place.text),
+        };
+        let text = self.transaction.shown_to(text.with_parameters(values));
         let snapshot = self.transaction.snapshot().cloned();
         let planned = async move {
             match snapshot {
@@ -171,23 +183,14 @@ impl Session {
             }));
         }
         let style = self.settings.style.clone();
-        let running = Running {
-            rows,
-            schema,
-            formats: Vec::new(),
-            style,
-            current: None,
-            count: 0,
-            tag: "SELECT",
-            statement,
-            deadline,
-        };
+        let mut running = Running::new((rows, schema), "SELECT", statement, style);
+        running.deadline = deadline;
         if kind != Kind::Explain {
             return Ok(Started::Rows(Box::new(running)));
         }
         let (statement, rows) = (running.statement.clone(), running.rows);
         let plan = self.guarded(&statement, deadline, rows.try_collect::<Vec<_>>()).await;
-        let plan = explained(&plan.map_err(|stop| placed(stop, place))?)?;
+        let plan = told(&plan.map_err(|stop| placed(stop, place))?)?;
         let running = Running::of_batch(plan, "EXPLAIN", statement, self.settings.style.clone());
         Ok(Started::Rows(Box::new(running)))
     }
@@ -208,11 +211,11 @@ impl Session {
 
     /// Returns the engine with the session's settings.
     pub(super) fn engine_session(&mut self) -> farpool_datafusion::Session {
-        let Some(schema) = &self.settings.schema else { return self.engine.session.clone() };
+        let Some(schema) = &self.settings.schema else { return self.engine.for_postgres.clone() };
         match &self.in_schema {
             Some((known, session)) if known == schema => session.clone(),
             _ => {
-                let session = self.engine.session.in_schema(schema);
+                let session = self.engine.for_postgres.in_schema(schema);
                 self.in_schema = Some((schema.clone(), session.clone()));
                 session
             }
@@ -304,12 +307,6 @@ impl Session {
     }
 }
 
-/// Returns whether a statement may call functions that name tables.
-pub(super) fn names_objects(text: &str) -> bool {
-    let text = text.to_lowercase();
-    text.contains("pg_") || text.contains("reg")
-}
-
 /// Returns the failure of a statement that was stopped.
 fn canceled(by: &str) -> Stop {
     Failure::new(code::QUERY_CANCELED, format!("canceling statement due to {by}")).into()
@@ -361,9 +358,9 @@ fn with_json(batch: &RecordBatch) -> Result<RecordBatch> {
         .map_err(|error| Error::internal(format!("columns of JSON: {error}")))
 }
 
-/// Returns the plans of an EXPLAIN as lines, under the name that PostgreSQL gives them.
-fn explained(plans: &[RecordBatch]) -> Result<RecordBatch> {
-    let mut lines = Vec::new();
+/// Returns the lines of an EXPLAIN ANALYZE.
+fn told(plans: &[RecordBatch]) -> Result<RecordBatch> {
+    let mut all = Vec::new();
     for batch in plans {
         let columns: Vec<ArrayRef> = batch
             .columns()
@@ -373,10 +370,15 @@ fn explained(plans: &[RecordBatch]) -> Result<RecordBatch> {
             .map_err(|error| Error::internal(format!("a plan that is no text: {error}")))?;
         let [kinds, plans] = &columns[..] else { return Err(Error::internal("a plan without two columns")) };
         for (kind, plan) in kinds.as_string::<i32>().iter().zip(plans.as_string::<i32>()) {
-            lines.push(format!("{}:", kind.unwrap_or_default()));
-            lines.extend(plan.unwrap_or_default().lines().map(|line| format!("  {line}")));
+            all.push(format!("{}:", kind.unwrap_or_default()));
+            all.extend(plan.unwrap_or_default().lines().map(|line| format!("  {line}")));
         }
     }
+    lines(all)
+}
+
+/// Returns the lines of a plan as rows, under the name that PostgreSQL gives them.
+pub(super) fn lines(lines: Vec<String>) -> Result<RecordBatch> {
     let column: ArrayRef = Arc::new(StringArray::from(lines));
     RecordBatch::try_from_iter([(QUERY_PLAN, column)]).map_err(|error| Error::internal(error.to_string()))
 }

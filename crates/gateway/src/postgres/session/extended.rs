@@ -1,9 +1,10 @@
 //! The extended protocol: Parse, Bind, Describe, Execute and Close, with portals that may stop between rows.
 
 use super::engine::Running;
+use super::explain::Explained;
 use super::prepared::Prepared;
 use super::{Outcome, Place, Session, Started, columns, named};
-use crate::postgres::commands::{Command, command};
+use crate::postgres::commands::{Command, Kind, command};
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use farpool_datafusion::Parameters;
@@ -223,6 +224,10 @@ impl Session {
         self.transaction.check(&command)?;
         // A cursor has the parameters of its query.
         let planned = match &command {
+            Command::Engine(Kind::Explain) => match Explained::of(&text)? {
+                Some(explained) => Some(explained.text.to_string()),
+                None => Some(text.clone()),
+            },
             Command::Engine(_) => Some(text.clone()),
             Command::Declare { text: query, .. } => Some(query.clone()),
             _ => None,
@@ -233,13 +238,15 @@ impl Session {
         };
         let place =
             Place { text: &planned, offset: text.find(&planned).map_or(0, |at| text[..at].chars().count()) };
+        let own = self.with_own_values(&planned, false)?;
+        let place = Place { text: &own, ..place };
         let known = super::prepared::arrow_types(types)?;
-        if super::engine::names_objects(&planned) {
+        if crate::postgres::catalog::names_objects(&own) {
             self.refresh_catalog().await?;
         }
         let session = self.engine_session();
         let statement = self.entry.running.begin();
-        let asked = self.transaction.shown_to(planned.as_str().into());
+        let asked = self.transaction.shown_to((&*own).into());
         let described = async move { session.describe(&asked, &known).await };
         let deadline = None;
         let described = self.guarded(&statement, deadline, described).await;

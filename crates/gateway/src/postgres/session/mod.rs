@@ -7,7 +7,9 @@
 mod copy;
 mod cursors;
 mod engine;
+mod explain;
 mod extended;
+mod own_values;
 mod prepared;
 mod staging;
 mod transaction;
@@ -143,7 +145,8 @@ impl Session {
         loop {
             let carried_out = match self.link.next().await {
                 Ok(Message::Terminate) => Err(Gone::Closed),
-                Ok(message) => self.carry_out(message).await,
+                // Boxed, so that a session that waits for its client does not keep the state of a statement's steps.
+                Ok(message) => Box::pin(self.carry_out(message)).await,
                 Err(gone) => Err(gone),
             };
             if let Err(gone) = carried_out {

@@ -3,12 +3,17 @@
 use super::extended::unknown_statement;
 use super::{Outcome, Place, Session, Started};
 use crate::postgres::commands::Command;
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Schema, SchemaRef};
+use bytes::Bytes;
 use farpool_datafusion::Parameters;
 use farpool_model::{Error, limits};
 use farpool_postgres::failure::{Failure, code};
+use farpool_postgres::messages::Format;
 use farpool_postgres::types::{PostgresType, arrow_type, oid};
+use farpool_postgres::values::array_of_one;
 use std::sync::Arc;
 
 /// A statement with the types of its parameters.
@@ -192,6 +197,11 @@ impl Session {
             // The precision of a numeric is that of its value.
             let wanted = arrow_type(*oid).filter(|_| *oid != oid::NUMERIC);
             match wanted {
+                Some(DataType::List(_)) if *column.data_type() == DataType::Utf8 => {
+                    let text = column.as_string::<i32>();
+                    let text = text.is_valid(0).then(|| Bytes::copy_from_slice(text.value(0).as_bytes()));
+                    array_of_one(*oid, Format::Text, text.as_ref())
+                }
                 Some(wanted) => cast_with_options(column, &wanted, &options)
                     .map_err(|error| Failure::new(code::INVALID_TEXT, error.to_string())),
                 None => Ok(Arc::clone(column)),

@@ -127,6 +127,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
 ];
 
 const TEXTS: &[Function] = &[
+    function("quote_literal", &["x"], Sql("'''' || replace(CAST(x AS VARCHAR), '''', '''''') || ''''")),
     function("len", &["text"], Same("length")),
     function("strlen", &["text"], Same("octet_length")),
     function("ucase", &["text"], Same("upper")),
@@ -188,6 +189,12 @@ const JSON_TYPEOF: &str = "CASE json_type(json) WHEN 'OBJECT' THEN 'object' WHEN
     WHEN 'UBIGINT' THEN 'number' WHEN 'BIGINT' THEN 'number' WHEN 'DOUBLE' THEN 'number' END";
 
 const LISTS: &[Function] = &[
+    function("array_upper", &["list", "dimension"], Sql("array_length(list, dimension)")),
+    function(
+        "array_lower",
+        &["list", "dimension"],
+        Sql("CASE WHEN array_length(list, dimension) > 0 THEN 1 END"),
+    ),
     function("list_value", &["x", "…"], Same("make_array")),
     function("list_last", &["list"], Sql("array_element(list, -1)")),
     function("list_reverse_sort", &["list"], Sql("array_sort(list, 'DESC', 'NULLS LAST')")),

@@ -115,6 +115,14 @@ impl ClientTls {
         Self::of(roots)
     }
 
+    /// Returns the configuration for clients of another protocol, with its name for ALPN.
+    #[must_use]
+    pub fn of_protocol(&self, protocol: &[u8]) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        ClientTls(Arc::new(config))
+    }
+
     fn of(roots: RootCertStore) -> Result<Self> {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(VERSIONS)
