@@ -1,6 +1,6 @@
 //! The project's own commands, the same by hand and in CI: `cargo xtask` with `check`, `bench`, `simulate`, `rivals`,
-//! `sanitize`, `emulate`, `logic-tests`, `postgres-tests`, `redis-tests`, `dist`, `timings`, `edges`, or one for the
-//! Python package: `python-wheel`, `python-install`, `python-tests`.
+//! `sanitize`, `emulate`, `logic-tests`, `postgres-tests`, `redis-tests`, `doors`, `dist`, `timings`, `edges`, or one for
+//! the Python package: `python-wheel`, `python-install`, `python-tests`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]), so that
 //! checks, tests and benchmarks share build results. This crate does not depend on the project's libraries, so that
@@ -11,11 +11,15 @@
 mod built;
 mod cargo;
 mod check;
+mod clients;
+mod debian;
 mod dist;
+mod doors;
 #[path = "../../crates/farpool/tests/edges.rs"]
 mod edges;
 mod emulate;
 mod logic_tests;
+mod postgres;
 mod postgres_tests;
 mod programs;
 mod python;
@@ -66,6 +70,8 @@ enum Command {
     PostgresTests,
     /// Run Redis' own tests, and real clients of Redis, against a node.
     RedisTests(redis_tests::Options),
+    /// Run drivers and tools of PostgreSQL against a node, and the same against PostgreSQL.
+    Doors(doors::Options),
     /// Make packages for machines without Rust, and run each in an empty root file system.
     Dist(dist::Options),
     /// Build the Python package, a wheel.
@@ -98,6 +104,7 @@ fn main() -> ExitCode {
         Command::LogicTests => logic_tests::run(),
         Command::PostgresTests => postgres_tests::run(),
         Command::RedisTests(options) => redis_tests::run(&options),
+        Command::Doors(options) => doors::run(&options),
         Command::Dist(options) => dist::run(&options),
         Command::PythonWheel => python::wheel().map(|wheel| println!("{}", wheel.display())),
         Command::PythonInstall { folder } => python::install(&folder),

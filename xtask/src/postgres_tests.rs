@@ -6,18 +6,12 @@
 //!
 //! Invariant: the list is accurate. An unlisted answer that differs is an error, and so is a listed one that is equal.
 
-use crate::{cargo, programs};
-use anyhow::{Context, Result, bail, ensure};
+use crate::cargo;
+use crate::postgres::Postgres;
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
-/// The version in Debian 12, and the folder of its programs.
-const PACKAGE: &str = "postgresql-15";
-const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
 /// Statements that define DuckDB's type names in PostgreSQL, and make values print as in DuckDB.
 const PREPARED: &str = "
@@ -77,9 +71,6 @@ enum Verdict {
 /// # Errors
 /// Fails if the list is not accurate, or PostgreSQL cannot be installed or started.
 pub fn run() -> Result<()> {
-    if !Path::new(PROGRAMS).join("initdb").exists() {
-        programs::install_packages(&[PACKAGE])?;
-    }
     let testdata = cargo::root().join("testdata");
     let read = |path: &str| {
         let path = testdata.join(path);
@@ -106,7 +97,7 @@ impl Listed {
         for (number, query) in recorded.iter().enumerate() {
             writeln!(script, "{}\n;\n\\echo {MARK}{number} :SQLSTATE", query.sql)?;
         }
-        let output = postgres.psql(&script)?;
+        let output = postgres.endpoint().psql(&script)?;
         let said = parse_output(&output);
         ensure!(said.len() == recorded.len(), "{}: psql ended early:\n{output}", self.path);
         let (mut same, mut lacking, mut wrong, mut differing) = (0, 0, 0, Vec::new());
@@ -206,83 +197,4 @@ fn parse_output(output: &str) -> Vec<Said<'_>> {
         }
     }
     all
-}
-
-/// A server with its own data, which is reached by a socket in its folder; dropping it stops it and removes the data.
-struct Postgres {
-    folder: String,
-}
-
-impl Postgres {
-    fn start() -> Result<Postgres> {
-        let made = as_user("mktemp", &["-d", "/tmp/farpool-postgres-XXXXXX"]).output()?;
-        let folder = String::from_utf8(made.stdout)?.trim_end().to_string();
-        ensure!(made.status.success() && !folder.is_empty(), "cannot make a folder in /tmp");
-        let postgres = Postgres { folder };
-        let (data, log) = (postgres.data(), format!("{}/log", postgres.folder));
-        let local = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-N"];
-        program("initdb", [&["-D", &data], &local[..]].concat().as_slice())?;
-        let options = format!("-k {} -c listen_addresses='' -c fsync=off", postgres.folder);
-        program("pg_ctl", &["-D", &data, "-o", &options, "-l", &log, "-w", "start"])?;
-        Ok(postgres)
-    }
-
-    fn data(&self) -> String {
-        format!("{}/data", self.folder)
-    }
-
-    /// Runs a script; returns the results of its queries, tab-separated, with NULL as `\N`.
-    #[expect(clippy::disallowed_methods, reason = "psql writes before it has read all")]
-    fn psql(&self, script: &str) -> Result<String> {
-        let shown = ["-X", "-q", "-A", "-t", "-F", "\t", "-P", "null=\\N"];
-        let mut psql = as_user("psql", &[&["-h", &self.folder, "-U", "postgres"], &shown[..]].concat());
-        let psql = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut psql = psql.spawn().context("cannot start psql")?;
-        let mut stdin = psql.stdin.take().context("psql has no input")?;
-        // psql reads a whole script before it ends, and its output may exceed the capacity of a pipe.
-        let writer = std::thread::spawn({
-            let script = script.to_string();
-            move || stdin.write_all(script.as_bytes())
-        });
-        let output = psql.wait_with_output()?;
-        match writer.join() {
-            Ok(Ok(())) => Ok(String::from_utf8(output.stdout)?),
-            _ => bail!("psql did not read the script"),
-        }
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        // The server may not have been started.
-        let _ = program("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"]);
-        let _ = as_user("rm", &["-rf", &self.folder]).status();
-    }
-}
-
-/// Runs one of PostgreSQL's programs.
-fn program(name: &str, arguments: &[&str]) -> Result<()> {
-    let mut command = as_user(&format!("{PROGRAMS}/{name}"), arguments);
-    // A server that keeps running would keep a pipe for its standard output open, so that a reader of the pipe would
-    // wait.
-    let status = command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {name}"))?;
-    ensure!(status.success(), "{name} of {PACKAGE} failed");
-    Ok(())
-}
-
-/// Returns a command that runs as the user `postgres` if this process is root, which PostgreSQL refuses; otherwise as
-/// this user.
-fn as_user(program: &str, arguments: &[&str]) -> Command {
-    let is_root =
-        fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
-    let mut command = match is_root {
-        true => {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--", program]);
-            command
-        }
-        false => Command::new(program),
-    };
-    command.args(arguments).current_dir("/");
-    command
 }

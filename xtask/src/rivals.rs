@@ -16,11 +16,13 @@ struct Environment {
     /// Name of the environment's folder; `bench/definitions/rivals.toml` refers to it.
     name: &'static str,
     packages: &'static [&'static str],
+    /// Java archives, by their Maven coordinates, which are put into the environment's folder `jars`.
+    archives: &'static [&'static str],
     /// Benchmarks that need the environment, for messages.
     purpose: &'static str,
 }
 
-const ENVIRONMENTS: [Environment; 2] = [
+const ENVIRONMENTS: [Environment; 3] = [
     Environment {
         name: "python",
         packages: &[
@@ -35,6 +37,7 @@ const ENVIRONMENTS: [Environment; 2] = [
             "tpchgen-cli==4.0.0",
             "matplotlib==3.11.2",
         ],
+        archives: &[],
         purpose: "DuckDB, Polars, DataFusion, chDB, RE2 and Arrow Flight (both in pyarrow), and the figures",
     },
     // The extensions of this environment exist for this version of DuckDB only.
@@ -47,7 +50,21 @@ const ENVIRONMENTS: [Environment; 2] = [
             "pyarrow==26.0.1",
             "numpy==2.4.6",
         ],
+        archives: &[],
         purpose: "DuckDB's client and server, Quack, and its encrypted databases",
+    },
+    Environment {
+        name: "doors",
+        packages: &[
+            "psycopg[binary]==3.3.9",
+            "adbc-driver-manager==1.13.0",
+            "adbc-driver-postgresql==1.13.0",
+            "adbc-driver-flightsql==1.13.0",
+            "pyarrow==26.0.1",
+            "numpy==2.4.6",
+        ],
+        archives: &["org.postgresql:postgresql:42.7.4", "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"],
+        purpose: "clients of PostgreSQL's protocol and of Flight SQL: psycopg, ADBC, JDBC",
     },
 ];
 
@@ -55,6 +72,10 @@ const ENVIRONMENTS: [Environment; 2] = [
 /// them.
 const SERVERS: [&str; 3] = ["redis-server", "redis-benchmark", "memcached"];
 const SERVER_PACKAGES: [&str; 3] = ["redis-server", "redis-tools", "memcached"];
+
+/// The program of Debian's package that other suites start as a server.
+const POSTGRES: &str = "/usr/lib/postgresql/15/bin/postgres";
+const POSTGRES_PACKAGE: &str = "postgresql-15";
 
 /// Creates every missing environment, installs its packages, builds the missing programs and installs the servers.
 pub fn install() -> Result<()> {
@@ -75,6 +96,10 @@ pub fn install() -> Result<()> {
     if let Err(error) = programs::install(&SERVERS, &SERVER_PACKAGES) {
         eprintln!("error: {error:#}");
         failed.push("Redis and memcached".to_string());
+    }
+    if let Err(error) = programs::install(&[POSTGRES], &[POSTGRES_PACKAGE]) {
+        eprintln!("error: {error:#}");
+        failed.push("PostgreSQL".to_string());
     }
     if !failed.is_empty() {
         bail!(
@@ -99,8 +124,28 @@ impl Environment {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
         run(&python, &[&pip[..], self.packages].concat()).with_context(|| {
             format!("pip could not install {}: is the package index reachable from here?", self.purpose)
-        })
+        })?;
+        self.archives.iter().try_for_each(|archive| install_archive(archive, &folder.join("jars")))
     }
+}
+
+/// Puts a Java archive into a folder, unless it is there.
+fn install_archive(archive: &str, folder: &Path) -> Result<()> {
+    let file = archive.split(':').skip(1).collect::<Vec<_>>().join("-") + ".jar";
+    if folder.join(&file).exists() {
+        return Ok(());
+    }
+    println!("installing {file}");
+    let copy = [
+        "-q",
+        "-B",
+        "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy",
+        &format!("-Dartifact={archive}"),
+        &format!("-DoutputDirectory={}", folder.display()),
+    ];
+    run(Path::new("mvn"), &copy).with_context(|| {
+        format!("{archive} needs Maven and Java 17 (Debian's packages maven and openjdk-17-jdk-headless)")
+    })
 }
 
 fn folder() -> Result<PathBuf> {

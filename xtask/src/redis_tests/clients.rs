@@ -5,13 +5,13 @@
 //! Packages, at pinned versions, are installed into the folder `redis-clients` of the cache.
 
 use super::server::Server;
-use crate::cargo;
-use crate::programs::{self, installed, is_installed};
-use crate::python;
+use crate::clients::Clients;
+use crate::programs;
 use anyhow::{Context, Result, bail, ensure};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+const CLIENTS: Clients = Clients { cache: "redis-clients", scripts: "redis/clients" };
 
 const PYTHON_PACKAGES: [&str; 4] = ["redis==8.1.0", "Flask==3.1.3", "Flask-Session==0.8.0", "Django==5.2.19"];
 const PYTHON_SCRIPTS: [&str; 3] = ["redis_py.py", "sessions.py", "django_cache.py"];
@@ -31,22 +31,22 @@ const CLI: [(&[&str], &str); 5] = [
 /// Fails if a client fails, or cannot be installed.
 pub fn run(program: &Path) -> Result<()> {
     cli(&Server::start(program)?)?;
-    let python = python()?;
+    let python = CLIENTS.python(&PYTHON_PACKAGES.map(String::from))?;
     for script in PYTHON_SCRIPTS {
         let server = Server::start(program)?;
-        finish(Command::new(&python).arg(scripts().join(script)).arg(&server.port))?;
+        finish(Command::new(&python).arg(CLIENTS.scripts().join(script)).arg(&server.port))?;
     }
-    let classes = java()?.join("*");
+    let classes = CLIENTS.java()?.join("*");
     let server = Server::start(program)?;
     let mut command = Command::new("java");
-    finish(command.arg("-cp").arg(classes).arg(scripts().join("Shop.java")).arg(&server.port))?;
+    finish(command.arg("-cp").arg(classes).arg(CLIENTS.scripts().join("Shop.java")).arg(&server.port))?;
     drop(server);
     let server = Server::start(program)?;
-    let folder = node_js()?;
+    let folder = CLIENTS.node_js(&["sessions.mjs"])?;
     finish(Command::new("node").current_dir(folder).args(["sessions.mjs", &server.port]))?;
     drop(server);
     let server = Server::start(program)?;
-    finish(Command::new(go("shop")?).arg(&server.port))?;
+    finish(Command::new(CLIENTS.go("shop")?).arg(&server.port))?;
     linearizable(program, 1)
 }
 
@@ -56,11 +56,7 @@ pub fn run(program: &Path) -> Result<()> {
 /// # Errors
 /// Fails if the history is not linearizable, or the programs cannot be built.
 pub fn linearizable(program: &Path, times: u32) -> Result<()> {
-    finish(Command::new(go("linearizable")?).arg(program).arg(times.to_string()))
-}
-
-fn scripts() -> PathBuf {
-    cargo::root().join("testdata/redis/clients")
+    finish(Command::new(CLIENTS.go("linearizable")?).arg(program).arg(times.to_string()))
 }
 
 fn cli(server: &Server) -> Result<()> {
@@ -78,57 +74,6 @@ fn cli(server: &Server) -> Result<()> {
     ensure!(done.status.success() && !text.contains("error"), "redis-benchmark: {text}");
     println!("redis-cli and redis-benchmark: strings, hashes, a scan, pipelines of 32");
     Ok(())
-}
-
-/// Returns the interpreter of a virtual environment that has the packages.
-fn python() -> Result<PathBuf> {
-    let folder = cargo::cache("redis-clients")?.join("python");
-    python::environment(&folder, &PYTHON_PACKAGES.map(String::from))
-}
-
-/// Returns the folder with the libraries listed in `pom.xml`.
-fn java() -> Result<PathBuf> {
-    programs::install(&["mvn", "javac"], &["maven", "default-jdk-headless"])?;
-    let folder = cargo::cache("redis-clients")?.join("java");
-    let list = scripts().join("pom.xml");
-    let wanted = fs::read_to_string(&list).context("cannot read pom.xml of the clients")?;
-    if !is_installed(&folder, &wanted) {
-        let into = format!("-DoutputDirectory={}", folder.display());
-        let copy = ["-q", "-B", "-f", &list.to_string_lossy(), "dependency:copy-dependencies", &into];
-        programs::run("mvn", copy, "is the package registry reachable?")?;
-        installed(&folder, &wanted)?;
-    }
-    Ok(folder)
-}
-
-/// Returns the folder with the packages listed in `package-lock.json`, and the scripts.
-fn node_js() -> Result<PathBuf> {
-    programs::install(&["node", "npm"], &["nodejs", "npm"])?;
-    let folder = cargo::cache("redis-clients")?.join("node");
-    let from = scripts().join("node");
-    let wanted =
-        fs::read_to_string(from.join("package-lock.json")).context("cannot read package-lock.json")?;
-    let is_there = is_installed(&folder, &wanted);
-    fs::create_dir_all(&folder)?;
-    for name in ["package.json", "package-lock.json", "sessions.mjs"] {
-        fs::copy(from.join(name), folder.join(name))?;
-    }
-    if !is_there {
-        let install = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-        programs::run_in(&folder, "npm", install, "is the package registry reachable? Node.js 20 is needed")?;
-        installed(&folder, &wanted)?;
-    }
-    Ok(folder)
-}
-
-/// Builds one of the programs in `testdata/redis/clients/go`, with the packages listed in `go.sum`.
-fn go(name: &str) -> Result<PathBuf> {
-    programs::install(&["go"], &["golang-go"])?;
-    let built = cargo::cache("redis-clients")?.join("go").join(name);
-    let build = ["build", "-buildvcs=false", "-o", &built.to_string_lossy(), &format!("./{name}")];
-    let otherwise = "is the module proxy reachable? Go 1.19 is needed";
-    programs::run_in(&scripts().join("go"), "go", build, otherwise)?;
-    Ok(built)
 }
 
 /// Runs a client, which prints a line about its work.

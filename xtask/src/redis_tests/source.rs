@@ -1,16 +1,13 @@
 //! Redis' tests, from the source package of Debian 12, in the folder `redis-tests` of the cache.
 //!
-//! apt gets separate package lists: on most machines no sources are enabled, and the machine's own settings are not
-//! changed. Debian's signature is checked as for every package. Without apt, the archive may be put there by hand.
+//! Without apt, the archive may be put there by hand.
 
-use crate::cargo;
-use crate::programs;
+use crate::{cargo, debian, programs};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const VERSION: &str = "7.0.15";
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The line before which `testdata/redis/external.tcl` is inserted into the harness: after all its procedures.
 const BEFORE: &str = "# parse arguments\n";
@@ -39,7 +36,8 @@ pub fn install() -> Result<PathBuf> {
 fn unpack(folder: &Path) -> Result<()> {
     let archive = folder.join(format!("redis_{VERSION}.orig.tar.gz"));
     if !archive.exists() {
-        download(folder).with_context(|| {
+        println!("fetching the sources of redis {VERSION} (3 MB, and 10 MB of lists)");
+        debian::download_source(folder, "redis").with_context(|| {
             format!(
                 "cannot get the sources of Debian's package redis: put its file {} there by hand",
                 archive.display()
@@ -48,29 +46,4 @@ fn unpack(folder: &Path) -> Result<()> {
     }
     let arguments = ["-xzf", &archive.to_string_lossy(), "-C", &folder.to_string_lossy()];
     programs::run("tar", arguments, &format!("remove {} and try again", archive.display()))
-}
-
-fn download(folder: &Path) -> Result<()> {
-    println!("fetching the sources of redis {VERSION} (3 MB, and 10 MB of lists)");
-    let apt = folder.join("apt");
-    fs::create_dir_all(apt.join("lists/partial"))?;
-    fs::create_dir_all(apt.join("parts"))?;
-    let source = format!(
-        "Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\nSigned-By: {KEYRING}\n"
-    );
-    fs::write(apt.join("parts/debian.sources"), source)?;
-    let shown = apt.display();
-    let options = [
-        "Dir::Etc::SourceList=/dev/null".to_string(),
-        format!("Dir::Etc::SourceParts={shown}/parts"),
-        format!("Dir::State::Lists={shown}/lists"),
-        format!("Dir::Cache={shown}"),
-        // apt's own user may not write to the cache.
-        "APT::Sandbox::User=root".to_string(),
-    ];
-    let options: Vec<&str> = options.iter().flat_map(|option| ["-o", option]).collect();
-    let needs = "this needs apt, Debian's keys (debian-archive-keyring) and the network";
-    programs::run("apt-get", options.iter().copied().chain(["-q", "update"]), needs)?;
-    let get = ["-q", "source", "--download-only", "redis"];
-    programs::run_in(folder, "apt-get", options.iter().copied().chain(get), needs)
 }
