@@ -72,6 +72,8 @@ bench: needs
 	$(CARGO) xtask bench restart
 	$(CARGO) xtask bench caribou
 	$(CARGO) xtask bench groups
+	$(CARGO) xtask bench doors
+	$(CARGO) xtask bench ibex
 
 needs:
 	@scripts/install-needs

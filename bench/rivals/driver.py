@@ -12,7 +12,8 @@
 time is that until the last one ends. The result is written to FILE, as an Arrow IPC file, if one is given; otherwise
 the answer has its digest (see `digest`). `wire` is the number of bytes between a remote rival's server and its clients,
 if the driver counts them. In a mix, each of the N clients takes the next statement as soon as it has the result of its
-last one; afterwards FOLDER has the results as 0.arrow, 1.arrow, ... An error is answered with {"error": TEXT}; the
+last one; afterwards FOLDER has the results as 0.arrow, 1.arrow, ... A request that only one rival knows is answered by
+its engine's method `do_NAME`. An error is answered with {"error": TEXT}; the
 process ends at the end of its input. Times are taken in this process, around execution and fetch, so that they exclude
 the pipe, the JSON and the digest.
 """
@@ -217,6 +218,8 @@ def answer(engine: Engine, request: dict) -> dict:
         return {}
     if request["do"] == "mix":
         return mix(engine, request)
+    if own := getattr(engine, f"do_{request['do']}", None):
+        return own(request)
     return run(engine, request)
 
 

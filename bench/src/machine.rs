@@ -47,12 +47,43 @@ pub fn cpu_seconds() -> Option<f64> {
 
 /// Returns the CPU seconds that a process, given by its id, has used.
 pub fn cpu_seconds_of(process: &str) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in brackets, which may contain spaces.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(11).map(str::parse::<f64>);
-    let (user, system) = (fields.next()?.ok()?, fields.next()?.ok()?);
-    Some((user + system) / TICKS_PER_SECOND)
+    let stat = ProcessStat::of(process)?;
+    Some(stat.own_s)
+}
+
+/// Returns the CPU seconds that a process, given by its id, and its children have used, also those children that have
+/// ended.
+pub fn cpu_seconds_of_tree(parent: &str) -> Option<f64> {
+    let stat = ProcessStat::of(parent)?;
+    let names =
+        std::fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let ids = names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    // A process that has ended in the meantime is counted with its parent the next time.
+    let children = ids.filter_map(|id| ProcessStat::of(&id)).filter(|child| child.parent == parent);
+    Some(stat.own_s + stat.of_ended_s + children.map(|child| child.own_s + child.of_ended_s).sum::<f64>())
+}
+
+/// CPU seconds in `/proc/PID/stat`.
+struct ProcessStat {
+    parent: String,
+    own_s: f64,
+    /// Times of children that have ended.
+    of_ended_s: f64,
+}
+
+impl ProcessStat {
+    fn of(process: &str) -> Option<ProcessStat> {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The second field is the program's name in brackets, which may contain spaces.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let seconds = |user: usize| {
+            let ticks = fields.get(user..user + 2)?.iter().map(|ticks| ticks.parse::<f64>().ok());
+            Some(ticks.sum::<Option<f64>>()? / TICKS_PER_SECOND)
+        };
+        let parent = fields.get(1)?.to_string();
+        Some(ProcessStat { parent, own_s: seconds(11)?, of_ended_s: seconds(13)? })
+    }
 }
 
 /// Measures elapsed time, and the CPU time of this process in the meantime.

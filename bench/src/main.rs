@@ -12,13 +12,16 @@ mod answers;
 mod caribou;
 mod clients;
 mod correlation;
+mod dbms;
 mod digest;
 mod direct;
 mod disk;
+mod doors;
 mod farview;
 mod figures;
 mod first_minute;
 mod groups;
+mod ibex;
 mod iopath;
 mod joins;
 mod larger;
@@ -99,6 +102,10 @@ enum Suite {
     /// Queries of one client that share columns, each for itself and at once; clients of one node that share scans, and
     /// go through TPC-H at the same time.
     Groups(groups::Options),
+    /// Queries, a large fetch and small statements through the protocols of other systems, against PostgreSQL and DuckDB.
+    Doors(doors::Options),
+    /// The experiments of the Ibex paper through PostgreSQL: tables of a node against its own tables.
+    Ibex(ibex::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -151,6 +158,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Iopath(options)) => iopath::run(options),
         Some(Suite::Caribou(options)) => caribou::run(options),
         Some(Suite::Groups(options)) => groups::run(options),
+        Some(Suite::Doors(options)) => doors::run(options),
+        Some(Suite::Ibex(options)) => ibex::run(options),
         Some(Suite::Load) => caribou::serve(),
         Some(Suite::Node { threads, without_taps, tls }) => {
             node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())
