@@ -2,7 +2,7 @@
 //!
 //! Requests of one client may come over several connections, and one connection may carry requests of several users.
 //! What a user has beyond one request (prepared statements, sessions, running statements) therefore belongs to the user
-//! ([`users`]), and a connection only knows which tokens are right ([`connection`]).
+//! (`users`), and a connection only knows which tokens are right (`connection`).
 
 mod answers;
 mod authentication;
