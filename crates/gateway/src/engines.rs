@@ -53,7 +53,7 @@ pub struct Gateway {
 pub(crate) struct Engine {
     /// The session of the SQL engine that all sessions of the user share, as far as their settings are the same.
     pub session: Session,
-    /// The same for clients of PostgreSQL's protocol.
+    /// The session of the SQL engine for clients of PostgreSQL's protocol, whose statements mean what PostgreSQL means.
     pub for_postgres: Session,
     /// The catalog that clients of PostgreSQL's protocol ask for.
     pub catalog: Arc<Catalog>,

@@ -10,7 +10,7 @@ use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion::logical_expr::{Analyze, DmlStatement, Explain, LogicalPlan, WriteOp};
 use datafusion::sql::sqlparser::ast::Value;
-use farpool_model::Error;
+use farpool_model::{Error, limits};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -59,10 +59,13 @@ impl Parameters {
     }
 
     /// Returns the elements of a parameter's value as SQL constants; `None` if the value is not a list of numbers,
-    /// strings or booleans.
+    /// strings or booleans, or has more elements than a statement may have parts.
     pub fn constants(&self, name: &str) -> Option<Vec<Value>> {
         let list = self.value(name)?.as_any().downcast_ref::<ListArray>().filter(|list| list.is_valid(0))?;
         let elements = list.value(0);
+        if elements.len() > limits::SQL_NODES_MAX {
+            return None;
+        }
         (0..elements.len()).map(|place| constant(&elements, place)).collect()
     }
 

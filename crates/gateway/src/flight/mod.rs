@@ -1,8 +1,8 @@
 //! The server of Arrow Flight SQL: gRPC over HTTP/2, with rows as Arrow IPC messages.
 //!
 //! Requests of one client may come over several connections, and one connection may carry requests of several users.
-//! What a user has beyond one request (prepared statements, sessions, running statements) therefore belongs to the user
-//! (`users`), and a connection only knows which tokens are right (`connection`).
+//! Prepared statements, sessions and running statements, which outlive a request, therefore belong to the user (`users`),
+//! and a connection only knows which tokens are right (`connection`).
 
 mod answers;
 mod authentication;

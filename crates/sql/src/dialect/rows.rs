@@ -66,12 +66,12 @@ pub(super) fn apply(expr: &mut Expr, copied: &mut usize) -> Result<()> {
         },
         // The elements of a parameter are filled in when they are known.
         Expr::AnyOp { compare_op: BinaryOperator::Eq, right, .. } if parameter(right).is_some() => None,
-        Expr::AnyOp { left, compare_op, right, .. } => match elements(right)? {
+        Expr::AnyOp { left, compare_op, right, .. } => match elements(right, copied)? {
             Some(list) if *compare_op == BinaryOperator::Eq => Some(in_list(left, list, false)),
             Some(list) => of_list(left, compare_op, &list_of(list)),
             None => of_list(left, compare_op, right),
         },
-        Expr::AllOp { left, compare_op, right } => match elements(right)? {
+        Expr::AllOp { left, compare_op, right } => match elements(right, copied)? {
             Some(list) if *compare_op == BinaryOperator::NotEq => Some(in_list(left, list, true)),
             Some(list) => Some(Expr::AllOp {
                 left: left.clone(),
@@ -173,9 +173,9 @@ fn distinct(left: &[&Expr], right: &[&Expr], is_distinct: bool) -> Expr {
 ///
 /// # Errors
 /// Fails for a text that is not a list.
-fn elements(list: &Expr) -> Result<Option<Vec<Expr>>> {
+fn elements(list: &Expr, copied: &mut usize) -> Result<Option<Vec<Expr>>> {
     let (text, element) = match list {
-        Expr::Nested(inner) => return elements(inner),
+        Expr::Nested(inner) => return elements(inner, copied),
         Expr::Cast {
             expr: value,
             data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)),
@@ -194,7 +194,14 @@ fn elements(list: &Expr) -> Result<Option<Vec<Expr>>> {
         array: false,
         format: None,
     };
-    Ok(Some(elements_of_text(text).ok_or_else(wrong)?.into_iter().map(element).collect()))
+    let elements = elements_of_text(text).ok_or_else(wrong)?;
+    // Each becomes a node of the statement, many times as large as its text. The lists of a statement count together.
+    *copied = copied.saturating_add(elements.len());
+    if *copied > limits::SQL_NODES_MAX {
+        let what = format!("lists of {copied} values; a statement may compare {}", limits::SQL_NODES_MAX);
+        return Err(refusal(&what, "load the values as a table, and join with it"));
+    }
+    Ok(Some(elements.into_iter().map(element).collect()))
 }
 
 fn list_of(elements: Vec<Expr>) -> Expr {
