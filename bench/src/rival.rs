@@ -61,19 +61,24 @@ impl RivalDefinition {
     /// # Errors
     /// Fails if the rival is not installed.
     pub fn python(&self) -> Result<PathBuf> {
-        let python = places::rivals()?.join(&self.environment).join("bin/python");
-        ensure!(python.exists(), "not installed: run `cargo xtask rivals`");
-        Ok(python)
+        let environment = places::rivals()?.join(&self.environment);
+        // Written when all packages are there: an environment without it was interrupted, or made by other means.
+        ensure!(environment.join("installed").exists(), "not installed: run `cargo xtask rivals`");
+        Ok(environment.join("bin/python"))
     }
 
     /// Returns the program that drives the rival, and its argument if it has one.
+    ///
+    /// # Errors
+    /// Fails if the rival is not installed.
     pub fn command(&self) -> Result<(PathBuf, Option<PathBuf>)> {
-        let programs = places::rivals()?.join(&self.environment).join("bin");
         let driver = format!("{}_driver", self.driver);
-        if self.program {
-            return Ok((programs.join(driver), None));
+        if !self.program {
+            return Ok((self.python()?, Some(places::root().join(format!("bench/rivals/{driver}.py")))));
         }
-        Ok((programs.join("python"), Some(places::root().join(format!("bench/rivals/{driver}.py")))))
+        let program = places::rivals()?.join(&self.environment).join("bin").join(driver);
+        ensure!(program.exists(), "not installed: run `cargo xtask rivals`");
+        Ok((program, None))
     }
 }
 
@@ -116,9 +121,6 @@ impl Rival {
     /// Starts the rival. An error goes to the report; the suite continues without the rival.
     pub fn start(definition: RivalDefinition, threads: usize) -> Result<Rival> {
         let (program, driver) = definition.command()?;
-        if !program.exists() {
-            bail!("not installed: run `cargo xtask rivals`");
-        }
         let mut command = Command::new(&program);
         command.args(driver.iter().flat_map(|driver| [OsStr::new("-B"), driver.as_os_str()]));
         Rival::run_by(definition, command, threads)

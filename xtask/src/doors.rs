@@ -1,7 +1,7 @@
 //! `cargo xtask doors`: clients of the protocols that a node speaks beside its own, each for real. PostgreSQL 15 runs the
 //! same statements over the same tables, and is right except where `testdata/doors.toml` gives a reason.
 //!
-//! A door is a protocol (`--postgres`) with its drivers, tools and examples. Drivers come from PyPI, Maven Central, Go's
+//! A door is a protocol (`--postgres`, `--flight`) with its drivers, tools and examples. Drivers come from PyPI, Maven Central, Go's
 //! and Node's registries, at the versions in `testdata/doors/clients/`.
 //!
 //! Invariant: the lists are accurate. An unlisted difference is an error, and so is a listed one that is gone.
@@ -26,6 +26,9 @@ use std::fs;
 use std::path::PathBuf;
 
 const CLIENTS: Clients = Clients { cache: "doors-clients", scripts: "doors/clients" };
+
+/// The option with which Arrow's libraries run on Java 17.
+const OPENED: &str = "--add-opens=java.base/java.nio=org.apache.arrow.memory.core,ALL-UNNAMED";
 
 /// The tables of all parts, for a node and for PostgreSQL.
 const TABLES: &str = "doors/tables.sql";

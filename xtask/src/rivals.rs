@@ -8,6 +8,7 @@ use crate::built::PROGRAMS;
 use crate::cargo;
 use crate::programs;
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -112,8 +113,13 @@ pub fn install() -> Result<()> {
 }
 
 impl Environment {
+    /// Installs what is missing. The file `installed` then lists it: benchmarks leave out a rival without that file.
     fn install(&self, folder: &Path) -> Result<()> {
-        let python = folder.join("bin/python");
+        let (python, installed) = (folder.join("bin/python"), folder.join("installed"));
+        let all = [self.packages, self.archives].concat().join("\n");
+        if fs::read_to_string(&installed).is_ok_and(|listed| listed == all) {
+            return Ok(());
+        }
         if !python.exists() {
             println!("making a Python virtual environment in {}", folder.display());
             run(Path::new("python3"), &["-m", "venv", &folder.to_string_lossy()]).context(
@@ -125,7 +131,8 @@ impl Environment {
         run(&python, &[&pip[..], self.packages].concat()).with_context(|| {
             format!("pip could not install {}: is the package index reachable from here?", self.purpose)
         })?;
-        self.archives.iter().try_for_each(|archive| install_archive(archive, &folder.join("jars")))
+        self.archives.iter().try_for_each(|archive| install_archive(archive, &folder.join("jars")))?;
+        fs::write(&installed, all).with_context(|| format!("cannot write {}", installed.display()))
     }
 }
 

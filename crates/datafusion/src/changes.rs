@@ -285,6 +285,26 @@ impl Rewrite {
         self.kept.iter().chain([changed]).collect()
     }
 
+    /// Returns the name of the table.
+    pub fn table(&self) -> &TableName {
+        &self.table.info().name
+    }
+
+    /// Counts the rows that will be changed. The change can be carried out afterwards.
+    pub async fn count(&self) -> farpool_model::Result<u64> {
+        let add = |count, batch: RecordBatch| async move { Ok(count + cast::u64_from(batch.num_rows())) };
+        let count = match (&self.in_place, &self.changed) {
+            (Some(in_place), _) => sum(in_place.rows().start()?).await?,
+            (None, Changed::Deleted(rows)) => sum(rows.start()?).await?,
+            (None, Changed::Updated(rows)) => rows.start()?.try_fold(0, add).await?,
+        };
+        // A plan that has started cannot run again.
+        for rows in self.rows() {
+            rows.renew().await.map_err(error::unwrap)?;
+        }
+        Ok(count)
+    }
+
     async fn run(&self) -> farpool_model::Result<u64> {
         if let Some(in_place) = &self.in_place {
             match in_place.run().await {

@@ -59,7 +59,7 @@ pub use farpool_sql::{
 pub use file::{FileAccess, FileOpener};
 pub use query::{Estimated, Query};
 pub use session::{Session, SessionOptions};
-pub use staging::StagedChange;
+pub use staging::{Held, HeldChange, StagedChange};
 pub use table::PoolTable;
 
 /// Re-exports the version of DataFusion that plans statements and runs what is not pushed down.

@@ -170,7 +170,7 @@ impl Planned {
 
     /// Starts the statement, and returns the stream of its result. A command without rows has finished when this
     /// returns. Dropping the stream cancels the programs at the pool.
-    async fn start(&self) -> Result<BatchStream> {
+    pub(crate) async fn start(&self) -> Result<BatchStream> {
         match self {
             Planned::Rows(rows) => rows.start(),
             Planned::Command(Command::Change(change)) => change.run().await,

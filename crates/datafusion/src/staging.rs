@@ -1,9 +1,11 @@
-//! Changes whose rows are computed now and loaded later: those of a transaction, which take effect at its end.
+//! Changes of a transaction, which take effect at its end: rows that are computed now and loaded later, and statements that
+//! are carried out as a whole later.
 
-use crate::catalog;
-use crate::changes;
+use crate::catalog::{self, Found};
+use crate::changes::{self, Change};
 use crate::describe::{Snapshot, Unfilled};
 use crate::pins::Pins;
+use crate::query::{Command, Planned};
 use crate::rows::Rows;
 use crate::session::Session;
 use arrow_array::RecordBatch;
@@ -13,10 +15,11 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
 use farpool_model::schema::canonical_schema;
-use farpool_model::{Error, ErrorKind, Result, TableName};
+use farpool_model::{Error, ErrorKind, LoadMode, Result, TableName};
 use farpool_sql::{Statement, dialect, error};
 use farpool_transfer::BatchStream;
 use futures::{StreamExt, TryStreamExt, stream};
+use std::fmt;
 use std::sync::Arc;
 
 /// An INSERT or a CREATE TABLE whose rows are not loaded yet.
@@ -25,10 +28,75 @@ pub struct StagedChange {
     pub table: TableName,
     /// The columns of the table.
     pub schema: SchemaRef,
-    /// Whether the table is created.
-    pub creates: bool,
+    /// How the rows are loaded.
+    pub mode: LoadMode,
     /// The plan of the rows; `None` if there are none.
     rows: Option<Rows>,
+}
+
+/// A statement that a transaction carries out at its end.
+pub enum Held {
+    /// Nothing is to be done.
+    Nothing,
+    /// The removal of all rows of a table, in place of which others may be loaded.
+    Emptied {
+        /// Loads nothing in place of the version that was read.
+        change: StagedChange,
+        /// The number of rows that are removed.
+        rows: u64,
+    },
+    /// Any other one.
+    Change(Arc<HeldChange>),
+}
+
+/// An UPDATE or a DELETE, or a change of tables, views or schemas, that is not carried out yet.
+pub struct HeldChange {
+    session: Session,
+    planned: Planned,
+    /// The table or view that is changed; `None` for a schema.
+    pub table: Option<TableName>,
+    /// Whether the table is dropped.
+    pub drops: bool,
+    /// The number of rows that are changed.
+    pub rows: u64,
+}
+
+impl fmt::Debug for HeldChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldChange").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl HeldChange {
+    /// Carries out the change.
+    ///
+    /// # Errors
+    /// `Stale` if another change of the rows came first; nothing is changed then.
+    pub async fn run(&self) -> Result<()> {
+        let scope = self.session.scope();
+        scope.keep(async { self.planned.start().await?.try_for_each(|_| async { Ok(()) }).await }).await
+    }
+
+    /// Returns whether a statement reads what is changed, perhaps by way of a view. It would see what was before.
+    ///
+    /// # Errors
+    /// Errors of a pool that cannot be asked.
+    pub async fn is_read_by(&self, statement: &Statement) -> Result<bool> {
+        let state = self.session.context().state();
+        let Ok(parsed) = dialect::parse(&state, &statement.text) else { return Ok(false) };
+        let Ok(references) = state.resolve_table_references(&parsed.statement) else { return Ok(false) };
+        for reference in &references {
+            match self.session.find(reference).await {
+                Ok(Some((_, Found::View(_)))) => return Ok(true),
+                Ok(Some((_, Found::Table(table)))) if Some(&table.info().name) == self.table.as_ref() => {
+                    return Ok(true);
+                }
+                // What is not there is told when the statement is planned.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(false)
+    }
 }
 
 impl StagedChange {
@@ -53,8 +121,50 @@ fn fitted(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 impl Session {
+    /// Plans a statement that is to be carried out as a whole later; `None` for any other statement. The rows that it changes
+    /// are those that `snapshot` has.
+    ///
+    /// # Errors
+    /// The errors of [`Session::sql`].
+    pub async fn hold(&self, statement: &Statement, snapshot: Option<&Snapshot>) -> Result<Option<Held>> {
+        let scope = self.scope();
+        scope
+            .keep(async {
+                let planned = self.plan_again(statement, snapshot.map(Snapshot::versions)).await?;
+                self.held(planned).await
+            })
+            .await
+    }
+
+    async fn held(&self, planned: Planned) -> Result<Option<Held>> {
+        let mut rows = 0;
+        let (table, drops) = match &planned {
+            Planned::Command(Command::Change(Change::Nothing)) => return Ok(Some(Held::Nothing)),
+            Planned::Command(Command::Change(Change::Empty(table))) => {
+                let info = table.pool().table(&table.info().name).await?;
+                let mode = LoadMode::ReplaceVersion(info.version);
+                let change = StagedChange { table: info.name, schema: info.schema, mode, rows: None };
+                return Ok(Some(Held::Emptied { change, rows: info.rows }));
+            }
+            Planned::Command(Command::Change(Change::Rewrite(rewrite))) => {
+                rows = rewrite.count().await?;
+                (Some(rewrite.table().clone()), false)
+            }
+            Planned::Command(Command::Change(Change::Create { .. })) => return Ok(None),
+            Planned::Command(Command::DropTable(_, table)) => (Some(table.clone()), true),
+            Planned::Command(Command::AlterTable(_, table, _) | Command::DropView(_, table)) => {
+                (Some(table.clone()), false)
+            }
+            Planned::Command(Command::CreateView(_, view, _)) => (Some(view.name().clone()), false),
+            Planned::Command(Command::ChangeSchema(..)) => (None, false),
+            Planned::Command(Command::Plan(..) | Command::Copy(_)) | Planned::Rows(_) => return Ok(None),
+        };
+        let session = self.clone();
+        Ok(Some(Held::Change(Arc::new(HeldChange { session, planned, table, drops, rows }))))
+    }
+
     /// Plans an INSERT or a CREATE TABLE, of which the rows are to be loaded later; `None` for any other statement. The
-    /// rows are read as `snapshot` has them.
+    /// rows are read as `snapshot` has them. `dropped` is a table that counts as dropped.
     ///
     /// # Errors
     /// The errors of [`Session::sql`].
@@ -62,11 +172,12 @@ impl Session {
         &self,
         statement: &Statement,
         snapshot: Option<&Snapshot>,
+        dropped: Option<&TableName>,
     ) -> Result<Option<StagedChange>> {
         let scope = self.scope();
         scope
             .keep(async {
-                let staged = self.staged(statement, snapshot).await;
+                let staged = self.staged(statement, snapshot, dropped).await;
                 self.explained(staged, statement).await
             })
             .await
@@ -76,6 +187,7 @@ impl Session {
         &self,
         statement: &Statement,
         snapshot: Option<&Snapshot>,
+        dropped: Option<&TableName>,
     ) -> Result<Option<StagedChange>, DataFusionError> {
         self.home.forget();
         let mut state = self.context().state();
@@ -93,18 +205,20 @@ impl Session {
                 let table = self.table_name(&dml.table_name)?;
                 let schema = dml.target.schema();
                 let rows = Some(Rows::plan(&state, &dml.input).await?);
-                Ok(Some(StagedChange { table, schema, creates: false, rows }))
+                Ok(Some(StagedChange { table, schema, mode: LoadMode::Append, rows }))
             }
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) if !create.or_replace => {
                 let table = self.table_name(&create.name)?;
                 let Some(pool) = self.pool_for(&create.name)? else { return Ok(None) };
                 changes::check_create(&create)?;
+                let mut mode = LoadMode::Create;
                 match pool.pool().table(&table).await {
+                    Ok(_) if dropped == Some(&table) => mode = LoadMode::Replace,
                     Err(error) if error.kind == ErrorKind::NotFound => {}
                     Err(error) => return Err(error::wrap(error)),
                     Ok(info) if create.if_not_exists => {
                         let schema = Arc::clone(&info.schema);
-                        return Ok(Some(StagedChange { table, schema, creates: false, rows: None }));
+                        return Ok(Some(StagedChange { table, schema, mode: LoadMode::Append, rows: None }));
                     }
                     Ok(_) => {
                         let message = format!("there is a table {:?} already", table.as_str());
@@ -121,7 +235,7 @@ impl Session {
                 let schema =
                     canonical_schema(&Schema::new(fields.collect::<Vec<_>>())).map_err(error::wrap)?;
                 let rows = if is_empty { None } else { Some(Rows::plan(&state, &create.input).await?) };
-                Ok(Some(StagedChange { table, schema, creates: true, rows }))
+                Ok(Some(StagedChange { table, schema, mode, rows }))
             }
             _ => Ok(None),
         }

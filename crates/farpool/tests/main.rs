@@ -9,6 +9,7 @@ mod cli;
 mod cli_examples;
 mod cli_support;
 mod compressed;
+mod crowd;
 mod durable;
 mod edges;
 mod encrypted;

@@ -251,6 +251,74 @@ async fn changes_of_a_transaction_appear_at_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_change_of_a_transaction_is_carried_out_at_its_end() {
+    let server = open().await;
+    let (client, other) = (server.connect().await, server.connect().await);
+    let fill = "create table t (a int, b text); insert into t values (1, 'x'), (2, 'y'), (3, null)";
+    other.batch_execute(fill).await.unwrap();
+    let sum = async || text(&other, "select sum(a) from t").await;
+    for (change, count, after) in [
+        ("update t set a = a + 10 where b is not null", 2, "26"),
+        ("delete from t where a in (select max(a) from t)", 1, "14"),
+        ("update t set a = 1", 2, "2"),
+        ("update t set a = 9 where b = 'nobody'", 0, "2"),
+    ] {
+        let before = sum().await;
+        for end in ["rollback", "commit"] {
+            client.batch_execute("begin").await.unwrap();
+            assert_eq!(client.execute(change, &[]).await.unwrap(), count, "{change}");
+            assert_eq!(sum().await, before, "{change}");
+            client.batch_execute(end).await.unwrap();
+        }
+        assert_eq!(sum().await, after, "{change}");
+    }
+    // What it changes is not read, nor is more changed; a rollback to a savepoint undoes it.
+    other.batch_execute("create view seen as select a from t").await.unwrap();
+    for refused in [
+        "select * from t",
+        "select * from seen",
+        "insert into t values (1, 'x')",
+        "delete from t",
+        "drop view seen",
+    ] {
+        client.batch_execute("begin; savepoint s; update t set a = 0").await.unwrap();
+        assert_eq!(text(&client, "select count(*) from items where id < 5").await, "5");
+        assert_eq!(code(&client.batch_execute(refused).await.unwrap_err()), "0A000", "{refused}");
+        client.batch_execute("rollback to s").await.unwrap();
+        assert_eq!(text(&client, "select sum(a) from t").await, "2");
+        client.batch_execute("commit").await.unwrap();
+    }
+    // Rows in place of all others, which the transaction sees.
+    client.batch_execute("begin; truncate t; insert into t values (5, 'n')").await.unwrap();
+    assert_eq!((text(&client, "select sum(a) from t").await.as_str(), sum().await.as_str()), ("5", "2"));
+    client.batch_execute("commit").await.unwrap();
+    assert_eq!(sum().await, "5");
+    client
+        .batch_execute("begin; drop table t; create table t (a bigint); insert into t values (7)")
+        .await
+        .unwrap();
+    assert_eq!((text(&client, "select max(a) from t").await.as_str(), sum().await.as_str()), ("7", "5"));
+    client.batch_execute("commit").await.unwrap();
+    assert_eq!(sum().await, "7");
+    client.batch_execute("begin; alter table t add column c text; commit; begin; drop view if exists gone; drop view seen; commit").await.unwrap();
+    assert_eq!(text(&other, "select count(c) from t").await, "0");
+    assert_eq!(code(&other.batch_execute("select * from seen").await.unwrap_err()), "42P01");
+    // Another change comes first: nothing is done, and the client is told to try again.
+    for (change, first) in [
+        ("update t set a = a + 1 where a = 7", "update t set a = 8"),
+        ("delete from t", "insert into t values (1, 'late')"),
+    ] {
+        client.batch_execute(&format!("begin isolation level repeatable read; {change}")).await.unwrap();
+        other.batch_execute(first).await.unwrap();
+        let before = sum().await;
+        assert_eq!(code(&client.batch_execute("commit").await.unwrap_err()), "40001", "{change}");
+        assert_eq!(sum().await, before);
+    }
+    client.batch_execute("begin; drop table t; commit").await.unwrap();
+    assert_eq!(code(&other.batch_execute("select * from t").await.unwrap_err()), "42P01");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_statement_is_cancelled_and_one_that_takes_too_long_ends() {
     let server = open().await;
     let client = server.connect().await;
@@ -364,6 +432,32 @@ async fn statements_mean_what_postgresql_means() {
         ("select count(*) from items where day <= timestamp '1970-01-02 12:00'", "40"),
         ("select count(*) from items where day < '1970-01-02 00:00:00'::timestamp without time zone", "20"),
         ("select date '0001-01-01' < min(day)::timestamp from items", "t"),
+        ("select count(*) from items where day < date '1970-01-31' - interval '10 days'", "400"),
+        (
+            "select date '2024-01-31' + interval '1 month', date '2024-03-01' + 1",
+            "2024-02-29 00:00:00 2024-03-02",
+        ),
+        ("select timestamp '2024-03-01' - timestamp '2024-01-01 12:00'", "59 days 12:00:00"),
+        (
+            "select avg(x), avg(y), sum(x) from (values (1, 1.50), (2, 2.50), (2, 2.75)) v(x, y)",
+            "1.6666666666666667 2.2500000000000000 5",
+        ),
+        (
+            "select avg(x) filter (where x > 1), avg(distinct x) from (values (1), (2), (2)) v(x)",
+            "2.0000000000000000 1.5000000000000000",
+        ),
+        (
+            "select variance(x), stddev_pop(x), var_pop(x), stddev(x) from (values (1), (2), (4)) v(x)",
+            "2.3333333333333333 1.2472191289246471 1.5555555555555556 1.5275252316519467",
+        ),
+        ("select avg(x) over (order by x rows 1 preceding) from (values (2)) v(x)", "2.0000000000000000"),
+        ("select avg(y) from (select avg(x) as y from (values (2), (3)) v(x)) w", "2.5000000000000000"),
+        (
+            "select avg(part) > 3.01, avg(price)::numeric(12, 4) from items where part is not null",
+            "t 2499.8750",
+        ),
+        ("select x # x, x # 3 # x from (values (null::int)) v(x)", "NULL NULL"),
+        ("select x / 2 from (values (1.5)) v(x)", "0.75000000000000000000"),
         ("select count(*) from unnest(array[1, 2]) x where x > 1", "1"),
         ("select sum(s) from pg_catalog.generate_series(0, 3) s, pg_catalog.unnest(array[1, 2]) x", "12"),
         ("select (information_schema._pg_expandarray(array[7, 8])).n order by 1 limit 1", "1"),
@@ -382,7 +476,18 @@ async fn statements_mean_what_postgresql_means() {
     let names: Vec<&str> = named.columns().iter().map(tokio_postgres::Column::name).collect();
     assert_eq!(names, ["count", "max", "varchar", "case", "?column?", "array", "id"]);
     assert!(client.batch_execute("select 'a'::char(3)").await.is_err());
-    assert_eq!(code(&client.batch_execute("select 1.0 / 0").await.unwrap_err()), "22012");
+    for (query, expected) in [
+        ("select 1.0 / 0", "22012"),
+        ("select x / (x - x) from items where id = 5", "22012"),
+        ("select ln(x) from items where id = 0", "2201E"),
+        ("select sqrt(-x) from items where id = 5", "2201F"),
+        ("select power(-x, 0.5) from items where id = 5", "2201F"),
+        ("select exp(x * 1000) from items where id = 5000", "22003"),
+        ("select 1e300::float8::float4", "22003"),
+        ("select avg((select max(id) from items)) from items", "0A000"),
+    ] {
+        assert_eq!(code(&client.batch_execute(query).await.unwrap_err()), expected, "{query}");
+    }
     // Elements of parameters.
     for (query, count) in [
         ("select count(*) from items where id = any($1)", 2_i64),

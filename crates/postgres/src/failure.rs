@@ -105,6 +105,7 @@ pub mod code {
 const BY_MESSAGE: &[(&str, &str)] = &[
     ("non-nullable but contains null", code::NOT_NULL_VIOLATION),
     ("square root of a negative", code::INVALID_ARGUMENT_FOR_POWER),
+    ("raised to a n", code::INVALID_ARGUMENT_FOR_POWER),
     ("logarithm of", code::INVALID_ARGUMENT_FOR_LOG),
     ("argument of another one", code::GROUPING_ERROR),
     ("non-boolean predicate", code::DATATYPE_MISMATCH),

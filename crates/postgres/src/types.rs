@@ -61,6 +61,10 @@ const ARRAYS: &[(u32, u32)] = &[
     (oid::NUMERIC, 1231),
 ];
 
+/// Key of the metadata of a field whose decimals are quotients. Behind PostgreSQL's digits they have zeros up to the scale of
+/// the field, which are not written.
+pub const QUOTIENT: &str = "postgres.quotient";
+
 /// Added to the precision and scale of a type modifier (`VARHDRSZ` of PostgreSQL).
 const MODIFIER_OFFSET: i32 = 4;
 

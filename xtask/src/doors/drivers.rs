@@ -1,11 +1,12 @@
-//! Drivers and tools of PostgreSQL: each runs the same checks against a node and against PostgreSQL, over the same
-//! tables. What they print is compared: PostgreSQL is right, except where `testdata/doors.toml` gives a reason.
+//! Drivers and tools of PostgreSQL, and drivers of Flight SQL: each runs the same checks against a node and against
+//! PostgreSQL, over the same tables. What they print is compared: PostgreSQL is right, except where `testdata/doors.toml`
+//! gives a reason. To PostgreSQL, the checks of Flight SQL go by a driver of the same interface (ADBC, JDBC).
 //!
 //! A script in `testdata/doors/clients/` prints a line `== NAME` for each check, then the result or the error.
 
 use super::list::{List, Tally};
 use super::node::Node;
-use super::{CLIENTS, Servers, python};
+use super::{CLIENTS, OPENED, Servers, python};
 use crate::postgres::Endpoint;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
@@ -24,12 +25,14 @@ enum Way {
     Psql,
     /// A Python script, with arguments.
     Python(&'static [&'static str]),
-    Java,
-    Go,
+    /// A Java program.
+    Java(&'static str),
+    /// A program in a folder of the Go module.
+    Go(&'static str),
     NodeJs,
 }
 
-pub const ALL: [Driver; 10] = [
+pub const ALL: [Driver; 13] = [
     Driver { name: "psql", way: Way::Psql },
     Driver { name: "psycopg", way: Way::Python(&["psycopg_checks.py"]) },
     Driver { name: "asyncpg", way: Way::Python(&["asyncpg_checks.py"]) },
@@ -37,9 +40,12 @@ pub const ALL: [Driver; 10] = [
     Driver { name: "psycopg2", way: Way::Python(&["sqlalchemy_checks.py", "psycopg2"]) },
     Driver { name: "pandas", way: Way::Python(&["pandas_checks.py"]) },
     Driver { name: "django", way: Way::Python(&["django_checks.py"]) },
-    Driver { name: "jdbc", way: Way::Java },
-    Driver { name: "pgx", way: Way::Go },
+    Driver { name: "jdbc", way: Way::Java("Checks.java") },
+    Driver { name: "pgx", way: Way::Go("checks") },
     Driver { name: "node", way: Way::NodeJs },
+    Driver { name: "adbc", way: Way::Python(&["adbc_checks.py"]) },
+    Driver { name: "flight-go", way: Way::Go("flight") },
+    Driver { name: "flight-jdbc", way: Way::Java("FlightChecks.java") },
 ];
 
 impl Driver {
@@ -47,11 +53,13 @@ impl Driver {
     pub fn run(&self, servers: &Servers, list: &List) -> Result<Tally> {
         let node = Node::start(&servers.program)?;
         let postgres = servers.filled(&node)?;
-        let (here, there) = (self.output(&node.postgres)?, self.output(&postgres)?);
+        let here = self.output(&node.postgres, Some(&node.flight))?;
+        let there = self.output(&postgres, None)?;
         Ok(compared(self.name, &list.checks(self.name), &here, &there))
     }
 
-    fn output(&self, endpoint: &Endpoint) -> Result<String> {
+    /// Returns what the checks print. `flight` is the port of Flight SQL, where there is one.
+    fn output(&self, endpoint: &Endpoint, flight: Option<&str>) -> Result<String> {
         let scripts = CLIENTS.scripts();
         let mut command = match self.way {
             Way::Psql => return commands_of_psql(endpoint),
@@ -61,19 +69,20 @@ impl Driver {
                 command.args(arguments).current_dir(scripts).env("PYTHONDONTWRITEBYTECODE", "1");
                 command
             }
-            Way::Java => {
+            Way::Java(program) => {
                 let mut command = Command::new("java");
-                command.arg("-cp").arg(CLIENTS.java()?.join("*")).arg(scripts.join("Checks.java"));
+                command.arg(OPENED).arg("-cp").arg(CLIENTS.java()?.join("*")).arg(scripts.join(program));
                 command
             }
-            Way::Go => Command::new(CLIENTS.go("checks")?),
+            Way::Go(program) => Command::new(CLIENTS.go(program)?),
             Way::NodeJs => {
                 let mut command = Command::new("node");
                 command.current_dir(CLIENTS.node_js(&["checks.mjs"])?).arg("checks.mjs");
                 command
             }
         };
-        let done = command.envs(endpoint.environment()).output();
+        command.envs(endpoint.environment()).envs(flight.map(|port| ("FLIGHT_PORT", port)));
+        let done = command.output();
         let done = done.with_context(|| format!("cannot start {command:?}"))?;
         let said = String::from_utf8_lossy(&done.stderr);
         ensure!(done.status.success(), "{} ended with {}: {said}", self.name, done.status);

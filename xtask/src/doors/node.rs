@@ -13,6 +13,8 @@ pub const NAME: &str = "farpool";
 pub struct Node {
     /// The door for clients of PostgreSQL.
     pub postgres: Endpoint,
+    /// The port of the door for clients of Flight SQL.
+    pub flight: String,
     _process: Process,
 }
 
@@ -29,11 +31,13 @@ impl Node {
 
     fn of(program: &Path, arguments: &[&str]) -> Result<Node> {
         let mut command = Command::new(program);
-        command.args(arguments).args(["--postgres", "127.0.0.1:0"]);
+        command.args(arguments).args(["--postgres", "127.0.0.1:0", "--flight", "127.0.0.1:0"]);
         let mut process = Process::start(&mut command)?;
-        let port = process.told("postgresql://127.0.0.1:")?;
+        let line = process.told("postgresql://127.0.0.1:")?;
+        let port = port_behind(&line, "postgresql://127.0.0.1:");
         let postgres = Endpoint { port, user: NAME.into(), database: NAME.into() };
-        Ok(Node { postgres, _process: process })
+        let flight = port_behind(&line, "grpc://127.0.0.1:");
+        Ok(Node { postgres, flight, _process: process })
     }
 
     /// Runs statements through the door, and fails at the first error.
@@ -56,7 +60,8 @@ impl Demo {
         command.args(["demo", "--scale", scale, "--runs", "1", "--keep"]);
         let mut process = Process::start(&mut command)?;
         // The address is printed behind the results, when all tables are there.
-        let url = format!("farpool://127.0.0.1:{}", process.told("farpool://127.0.0.1:")?);
+        let before = "farpool://127.0.0.1:";
+        let url = format!("{before}{}", port_behind(&process.told(before)?, before));
         Ok(Demo { url, _process: process })
     }
 }
@@ -75,17 +80,22 @@ impl Process {
         Ok(Process { child, output })
     }
 
-    /// Reads until a line that has `before` and digits behind it, which are returned.
-    fn told(&mut self, before: &str) -> Result<String> {
+    /// Reads until a line with this part, and returns it.
+    fn told(&mut self, part: &str) -> Result<String> {
         for line in self.output.by_ref() {
             let line = line?;
-            if let Some((_, behind)) = line.split_once(before) {
-                let end = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-                return Ok(behind[..end].to_string());
+            if line.contains(part) {
+                return Ok(line);
             }
         }
-        anyhow::bail!("the process ended before it printed {before}…")
+        anyhow::bail!("the process ended before it printed {part}…")
     }
+}
+
+/// Returns the port that a line has behind `before`.
+fn port_behind(line: &str, before: &str) -> String {
+    let behind = line.split_once(before).map_or("", |(_, behind)| behind);
+    behind.chars().take_while(char::is_ascii_digit).collect()
 }
 
 impl Drop for Process {

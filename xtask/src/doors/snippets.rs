@@ -6,7 +6,7 @@
 
 use super::list::{List, Tally};
 use super::node::Node;
-use super::{CLIENTS, Servers, python};
+use super::{CLIENTS, OPENED, Servers, python};
 use crate::cargo;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 const PAGE: &str = "docs/clients.md";
 
 /// Returns the ports on the page, each with that of the same door of a node.
-fn ports(node: &Node) -> [(&'static str, &str); 1] {
-    [("5433", &node.postgres.port)]
+fn ports(node: &Node) -> [(&'static str, &str); 2] {
+    [("5433", &node.postgres.port), ("32010", &node.flight)]
 }
 
 /// An example.
@@ -63,7 +63,7 @@ impl Snippet<'_> {
             "java" => {
                 file("Example.java")?;
                 let mut command = Command::new("java");
-                command.arg("-cp").arg(CLIENTS.java()?.join("*")).arg("Example.java");
+                command.arg(OPENED).arg("-cp").arg(CLIENTS.java()?.join("*")).arg("Example.java");
                 command
             }
             "go" => {

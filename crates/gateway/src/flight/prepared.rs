@@ -8,12 +8,13 @@ use super::status::status;
 use super::users::User;
 use crate::postgres::catalog::names_objects;
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use farpool_datafusion::{Parameters, Statement};
 use farpool_model::{Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tonic::Status;
+use tonic::metadata::AsciiMetadataValue;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -95,6 +96,25 @@ fn parameters(types: &[Option<DataType>]) -> SchemaRef {
         Field::new(format!("${}", place + 1), data_type, true)
     };
     Arc::new(Schema::new(types.iter().enumerate().map(field).collect::<Vec<_>>()))
+}
+
+/// Returns whether a client names itself as one that runs gRPC for Java.
+pub(super) fn is_of_java(user_agent: &AsciiMetadataValue) -> bool {
+    user_agent.to_str().is_ok_and(|name| name.contains("grpc-java"))
+}
+
+/// Returns parameters with times in milliseconds. The JDBC driver (18.3) writes milliseconds whatever it is told
+/// (apache/arrow-java#838), so that it is told what it writes; its times have no more digits.
+pub(super) fn in_milliseconds(parameters: &Schema) -> SchemaRef {
+    let field = |field: &FieldRef| {
+        let data_type = match field.data_type() {
+            DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Millisecond, zone.clone()),
+            DataType::Time32(_) | DataType::Time64(_) => DataType::Time32(TimeUnit::Millisecond),
+            other => other.clone(),
+        };
+        field.as_ref().clone().with_data_type(data_type)
+    };
+    Arc::new(Schema::new(parameters.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
 impl Service {

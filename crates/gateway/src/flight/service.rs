@@ -4,7 +4,7 @@ use super::answers::{DataStream, Sent, schema_bytes, schema_fingerprint};
 use super::ingest::ingest;
 use super::metadata;
 use super::options::{Options, SessionAnswer, of_request};
-use super::prepared::{Prepared, handle};
+use super::prepared::{Prepared, handle, in_milliseconds, is_of_java};
 use super::statements::{Asked, no_transactions, outside_of_transactions, plan, run, told_schema};
 use super::status::{defect, malformed, not_done, status};
 use super::updates::{update, update_prepared};
@@ -238,7 +238,11 @@ impl Service {
                 outside_of_transactions(wanted.transaction_id.as_deref())?;
                 let options = of_request(&user, headers)?;
                 let (handle, prepared) = self.prepare(&user, &options, &wanted.query).await?;
-                let parameters = &prepared.parameters;
+                let writes_millis = headers.get("user-agent").is_some_and(is_of_java);
+                let parameters = match writes_millis {
+                    true => &in_milliseconds(&prepared.parameters),
+                    false => &prepared.parameters,
+                };
                 let result = ActionCreatePreparedStatementResult {
                     prepared_statement_handle: handle.to_be_bytes().to_vec().into(),
                     dataset_schema: schema_bytes(&prepared.schema)?,

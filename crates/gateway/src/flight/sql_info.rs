@@ -36,6 +36,7 @@ pub(super) fn server_facts() -> Result<SqlInfoData> {
     facts.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
     facts.append(SqlInfo::FlightSqlServerArrowVersion, ARROW_VERSION);
     for (fact, holds) in [
+        (SqlInfo::SqlMaxRowSizeIncludesBlobs, true),
         (SqlInfo::FlightSqlServerReadOnly, false),
         (SqlInfo::FlightSqlServerSql, true),
         (SqlInfo::FlightSqlServerSubstrait, false),
@@ -137,6 +138,20 @@ pub(super) fn server_facts() -> Result<SqlInfoData> {
         (SqlInfo::SqlMaxConnections, limits::GATEWAY_CONNECTIONS_MAX),
         (SqlInfo::SqlMaxStatementLength, limits::FLIGHT_MESSAGE_BYTES_MAX),
         (SqlInfo::SqlMaxStatements, limits::FLIGHT_STATEMENTS_MAX),
+        // 0 stands for no limit, and for what there is not.
+        (SqlInfo::SqlMaxBinaryLiteralLength, 0),
+        (SqlInfo::SqlMaxCharLiteralLength, 0),
+        (SqlInfo::SqlMaxColumnsInGroupBy, 0),
+        (SqlInfo::SqlMaxColumnsInIndex, 0),
+        (SqlInfo::SqlMaxColumnsInOrderBy, 0),
+        (SqlInfo::SqlMaxColumnsInSelect, 0),
+        (SqlInfo::SqlMaxCursorNameLength, 0),
+        (SqlInfo::SqlMaxIndexLength, 0),
+        (SqlInfo::SqlMaxProcedureNameLength, 0),
+        (SqlInfo::SqlMaxCatalogNameLength, 0),
+        (SqlInfo::SqlMaxRowSize, 0),
+        (SqlInfo::SqlMaxTablesInSelect, 0),
+        (SqlInfo::SqlMaxUsernameLength, 0),
     ] {
         facts.append(fact, limit(most));
     }

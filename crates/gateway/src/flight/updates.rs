@@ -148,7 +148,7 @@ impl Inserted {
         let session = user.session_in(asked.in_schema.as_deref());
         let statement = Statement::from(asked.text.as_str()).with_parameters(values);
         let staged = running.guard(async move {
-            let change = session.stage(&statement, None).await?;
+            let change = session.stage(&statement, None, None).await?;
             let change = change.ok_or_else(|| {
                 Error::invalid("an INSERT in this form is not done for several rows of values")
                     .advise("run it once for each row")

@@ -134,8 +134,17 @@ impl<'de> Deserialize<'de> for Verifier {
 /// # Errors
 /// `Internal` only on a bug.
 pub(super) fn ticket(key: &Key, digest: &TokenDigest) -> Result<String> {
-    let mac = hmac(key, digest.to_string().as_bytes())?;
-    Ok(BASE64_STANDARD.encode(mac))
+    let digest = digest.to_string();
+    let mac = hmac(key, digest.as_bytes())?;
+    Ok(format!("{digest} {}", BASE64_STANDARD.encode(mac)))
+}
+
+/// Returns the digest of the token for which a text is a ticket; `None` if it is none.
+pub(super) fn read_ticket(key: &Key, text: &str) -> Result<Option<TokenDigest>> {
+    let named = text.split_once(' ').and_then(|(digest, _)| TokenDigest::parse(digest).ok());
+    let Some(digest) = named else { return Ok(None) };
+    let is_ticket = ticket(key, &digest)?.as_bytes().ct_eq(text.as_bytes());
+    Ok(bool::from(is_ticket).then_some(digest))
 }
 
 /// The proof that is asked of a client, which has begun.

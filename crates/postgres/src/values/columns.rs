@@ -7,7 +7,7 @@ use super::calendar::{self, DAY_US, EPOCH_DAYS, EPOCH_US, Zone};
 use super::text;
 use crate::messages::Format;
 use crate::output::Output;
-use crate::types::{PostgresType, array_of};
+use crate::types::{PostgresType, QUOTIENT, array_of};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Date64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, DurationMillisecondType,
@@ -54,6 +54,8 @@ enum Kind {
     Float4,
     Float8,
     Numeric(i8),
+    /// A decimal with zeros behind its digits ([`QUOTIENT`]).
+    Quotient(i8),
     /// A decimal of 256 bits, which is written as text and parsed for the binary form.
     WideNumeric(i8),
     Text,
@@ -75,8 +77,15 @@ impl Columns {
     /// # Errors
     /// `Invalid` if a time is out of the range of PostgreSQL.
     pub fn new(batch: &RecordBatch, formats: impl Fn(usize) -> Format, style: Style) -> Result<Self> {
-        let columns = batch.columns().iter().enumerate();
-        let columns = columns.map(|(place, array)| Column::new(array, formats(place)));
+        let columns = batch.columns().iter().enumerate().map(|(place, array)| {
+            let mut column = Column::new(array, formats(place))?;
+            if let Kind::Numeric(scale) = column.kind
+                && batch.schema_ref().field(place).metadata().contains_key(QUOTIENT)
+            {
+                column.kind = Kind::Quotient(scale);
+            }
+            Ok(column)
+        });
         Ok(Columns { columns: columns.collect::<Result<_>>()?, style, rows: batch.num_rows() })
     }
 
@@ -167,6 +176,10 @@ impl Column {
             Kind::Float4 => text::put_single(out, self.value::<Float32Type>(row)),
             Kind::Float8 => text::put_double(out, self.value::<Float64Type>(row)),
             Kind::Numeric(scale) => text::put_decimal(out, self.value::<Decimal128Type>(row), scale),
+            Kind::Quotient(scale) => {
+                let (value, scale) = shown(self.value::<Decimal128Type>(row), scale);
+                text::put_decimal(out, value, scale);
+            }
             Kind::WideNumeric(_) => out.put_slice(self.wide(row).as_bytes()),
             Kind::Text => out.put_slice(self.array.as_string_view().value(row).as_bytes()),
             Kind::Bytes => text::put_bytes(out, self.array.as_binary_view().value(row)),
@@ -197,6 +210,10 @@ impl Column {
             Kind::Float4 => out.put_f32(self.value::<Float32Type>(row)),
             Kind::Float8 => out.put_f64(self.value::<Float64Type>(row)),
             Kind::Numeric(scale) => binary::put_decimal(out, self.value::<Decimal128Type>(row), scale),
+            Kind::Quotient(scale) => {
+                let (value, scale) = shown(self.value::<Decimal128Type>(row), scale);
+                binary::put_decimal(out, value, scale);
+            }
             Kind::WideNumeric(scale) => binary::put_text(out, &self.wide(row), scale),
             Kind::Bytes => out.put_slice(self.array.as_binary_view().value(row)),
             Kind::Date => {
@@ -271,6 +288,18 @@ impl Column {
         }
         (0..count).try_for_each(|place| put_sized(out, &elements, place, style))
     }
+}
+
+/// Returns a quotient without the zeros behind the digits that PostgreSQL computes: 16, counted from the first group of four
+/// digits that is not zero (`select_div_scale`).
+fn shown(mut value: i128, mut scale: i8) -> (i128, i8) {
+    let digits = value.unsigned_abs().checked_ilog10().map_or(1, |digits| digits.cast_signed() + 1);
+    let weight = (digits - 1 - i32::from(scale)).div_euclid(4);
+    let least = i8::try_from(16 - 4 * if value == 0 { -1 } else { weight }).unwrap_or(scale).max(0);
+    while scale > least && value % 10 == 0 {
+        (value, scale) = (value / 10, scale - 1);
+    }
+    (value, scale)
 }
 
 /// Converts an array to one of the types that values are written from.

@@ -8,6 +8,7 @@
 //! - A date plus hours is a timestamp ([`times`]).
 //! - Intervals are compared, sorted and grouped by their length ([`intervals`]).
 //! - A text next to a list or to bytes is one, too ([`texts`]).
+//! - An exclusive or with an operand that occurs twice is NULL where that is ([`xors`]).
 //! - TRY_CAST is not unwrapped ([`try_casts`]).
 
 mod exact;
@@ -17,6 +18,7 @@ mod numbers;
 mod texts;
 mod times;
 mod try_casts;
+mod xors;
 
 pub use exact::FUNCTION as EXACT_NUMBER;
 pub use names::NamedTypes;
@@ -32,7 +34,8 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::expr::{Between, InList, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, WindowFrameBound, WindowFrameUnits,
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, WindowFrameBound,
+    WindowFrameUnits,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
@@ -58,7 +61,15 @@ impl AnalyzerRule for OperandTypes {
 
     fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
         let is_of_postgres = postgres::is_meant(options);
-        plan.transform_up_with_subqueries(|plan| node(plan, is_of_postgres)).map(|plan| plan.data)
+        let mut has_changed = false;
+        let rewritten = plan.transform_up_with_subqueries(|plan| {
+            // The types below may be others than those from which the node was made.
+            let plan = if has_changed { plan.recompute_schema()? } else { plan };
+            let node = node(plan, is_of_postgres)?;
+            has_changed |= node.transformed;
+            Ok(node)
+        });
+        rewritten.map(|plan| plan.data)
     }
 }
 
@@ -69,11 +80,9 @@ fn node(plan: LogicalPlan, is_of_postgres: bool) -> Result<Transformed<LogicalPl
     let (was_changed, plan) = (keyed.transformed, keyed.data);
     let columns = columns_below(&plan)?;
     let names = NamePreserver::new(&plan);
-    let is_values = matches!(plan, LogicalPlan::Values(_));
     let changed = plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        // The rows of VALUES keep the types that they were planned with.
-        let exact = match is_of_postgres && !is_values {
+        let exact = match is_of_postgres {
             true => exact::as_decimals(expr)?,
             false => Transformed::no(expr),
         };
@@ -83,10 +92,18 @@ fn node(plan: LogicalPlan, is_of_postgres: bool) -> Result<Transformed<LogicalPl
         Ok(changed.update_data(|expr| name.restore(expr)))
     })?;
     let mut changed = match changed.transformed {
-        true => changed.map_data(LogicalPlan::recompute_schema)?,
+        true => changed.map_data(|plan| match plan {
+            LogicalPlan::Values(values) if is_of_postgres => {
+                LogicalPlanBuilder::values(values.values)?.build()
+            }
+            other => other.recompute_schema(),
+        })?,
         false => changed,
     };
     changed.transformed |= was_changed;
+    if is_of_postgres && let Some(means) = postgres::means(&changed.data, &columns)? {
+        return Ok(Transformed::yes(means));
+    }
     Ok(changed)
 }
 
@@ -98,8 +115,12 @@ fn expression(expr: Expr, columns: &DFSchema, is_of_postgres: bool) -> Result<Tr
         Expr::BinaryExpr(binary) if is_of_postgres && binary.op == Operator::Divide => {
             postgres::quotient(binary, columns)
         }
+        Expr::BinaryExpr(binary) if binary.op == Operator::BitwiseXor => xors::repeated(binary),
+        Expr::BinaryExpr(binary) if is_of_postgres && postgres::is_time_between(&binary, columns)? => {
+            postgres::time_between(binary, columns)
+        }
         Expr::BinaryExpr(binary) => exact::arithmetic(binary, columns)?.transform_data(|expr| match expr {
-            Expr::BinaryExpr(binary) => times::arithmetic(binary, columns),
+            Expr::BinaryExpr(binary) => times::arithmetic(binary, columns, is_of_postgres),
             other => Ok(Transformed::no(other)),
         }),
         Expr::Between(between) => between_bounds(between, columns),

@@ -5,6 +5,8 @@
 //! statement fail. Here, a time that is out of range for the column's unit is before or after all the column's values.
 //! This module is obsolete once upstream compares timestamps without overflow.
 
+use arrow_array::timezone::Tz;
+use arrow_array::types::TimestampMicrosecondType;
 use arrow_cast::parse::string_to_datetime;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use chrono::{DateTime, Utc};
@@ -13,6 +15,9 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions_nested::length::array_length_udf;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast as cast_to, lit, when};
+use std::str::FromStr;
+
+const DAY_SECONDS: i64 = 86_400;
 
 /// If a string ends with hours and minutes, possibly followed by a time zone, returns it with seconds; otherwise
 /// `None`.
@@ -49,7 +54,22 @@ pub(super) fn constant_text(expr: &Expr) -> Option<&str> {
 fn constant(expr: &Expr) -> Option<DateTime<Utc>> {
     match expr {
         Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(_, None)) => {
-            time_of(constant_text(&cast.expr)?)
+            match constant_text(&cast.expr) {
+                Some(text) => time_of(text),
+                None => midnight(&cast.expr),
+            }
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) = &**right else {
+                return None;
+            };
+            let (micros, zone) = (constant(left)?.timestamp_micros(), Tz::from_str("+00:00").ok()?);
+            let micros = match op {
+                Operator::Plus => TimestampMicrosecondType::add_month_day_nano(micros, *interval, zone),
+                Operator::Minus => TimestampMicrosecondType::subtract_month_day_nano(micros, *interval, zone),
+                _ => None,
+            };
+            DateTime::from_timestamp_micros(micros?)
         }
         Expr::Literal(ScalarValue::TimestampMicrosecond(Some(micros), None), _) => {
             DateTime::from_timestamp_micros(*micros)
@@ -62,6 +82,18 @@ fn constant(expr: &Expr) -> Option<DateTime<Utc>> {
         }
         other => time_of(constant_text(other)?),
     }
+}
+
+/// Returns the beginning of the day if the expression is a constant date.
+fn midnight(date: &Expr) -> Option<DateTime<Utc>> {
+    let days = match date {
+        Expr::Cast(cast) if *cast.field.data_type() == DataType::Date32 => {
+            time_of(constant_text(&cast.expr)?)?.timestamp().div_euclid(DAY_SECONDS)
+        }
+        Expr::Literal(ScalarValue::Date32(Some(days)), _) => i64::from(*days),
+        _ => return None,
+    };
+    DateTime::from_timestamp(days * DAY_SECONDS, 0)
 }
 
 fn time_of(text: &str) -> Option<DateTime<Utc>> {
@@ -122,8 +154,8 @@ fn beside_constant(value: &Expr, found: &DataType, op: Operator, other: &Expr) -
 fn date_beside_constant(value: &Expr, op: Operator, other: &Expr) -> Option<Expr> {
     // A text next to a date is a date.
     let time = if constant_text(other).is_some() { None } else { constant(other) }?;
-    let day = time.timestamp().div_euclid(86_400);
-    let is_midnight = time.timestamp().rem_euclid(86_400) == 0 && time.timestamp_subsec_nanos() == 0;
+    let day = time.timestamp().div_euclid(DAY_SECONDS);
+    let is_midnight = time.timestamp().rem_euclid(DAY_SECONDS) == 0 && time.timestamp_subsec_nanos() == 0;
     let day = i32::try_from(day).ok()?;
     let compare = |op, day| {
         let day = lit(ScalarValue::Date32(Some(day)));
@@ -196,13 +228,18 @@ fn beside(expr: Expr, found: Option<&DataType>, other: Option<&DataType>) -> Tra
     }
 }
 
-/// Converts a date to a timestamp if an interval with hours or smaller units is added or subtracted.
-pub(super) fn arithmetic(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
+/// Converts a date to a timestamp if an interval with hours or smaller units is added or subtracted; in PostgreSQL's meaning
+/// (`is_of_postgres`) any interval.
+pub(super) fn arithmetic(
+    binary: BinaryExpr,
+    columns: &DFSchema,
+    is_of_postgres: bool,
+) -> Result<Transformed<Expr>> {
     let BinaryExpr { left, op, right } = binary;
     let is_date = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Date32 | DataType::Date64));
     let is_of_hours = |expr: &Expr| {
         matches!(expr.get_type(columns), Ok(DataType::Interval(_) | DataType::Duration(_)))
-            && !is_of_days(expr)
+            && (is_of_postgres || !is_of_days(expr))
     };
     let time = DataType::Timestamp(TimeUnit::Microsecond, None);
     let (left, right) = match op {
@@ -344,5 +381,12 @@ mod tests {
             assert_eq!(made.to_string(), expected, "{op} {time}");
         }
         assert!(beside_constant(&column, &DataType::Date32, Operator::Lt, &lit("1970-01-01")).is_none());
+        let month = lit(ScalarValue::new_interval_mdn(1, 0, 0));
+        let begins = cast_to(
+            cast_to(lit("1970-01-31"), DataType::Date32),
+            DataType::Timestamp(TimeUnit::Microsecond, None),
+        );
+        let made = beside_constant(&column, &DataType::Date32, Operator::Lt, &(begins + month)).unwrap();
+        assert_eq!(made.to_string(), "d < Date32(\"1970-02-28\")");
     }
 }

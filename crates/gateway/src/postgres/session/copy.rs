@@ -165,7 +165,7 @@ impl Session {
     /// Keeps the rows of the client until COMMIT.
     async fn stage_copy(&mut self, into: Into, options: &CopyOptions, statement: &Interrupt) -> Outcome<u64> {
         // Before the client is asked for its rows, since it may fail.
-        let mut staged = self.staged(&into.name, &into.schema, false)?;
+        let mut staged = self.staged(&into.name, &into.schema, LoadMode::Append)?;
         self.link.output.copy_in(options.values(), into.places.len());
         let before = staged.mark();
         let mut rows = Rows { into, options, reader: None, values: Vec::new(), bytes: 0, count: 0 };

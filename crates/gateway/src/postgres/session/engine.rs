@@ -134,10 +134,13 @@ impl Session {
             return self.explain(explained, place, values).await;
         }
         let changes = !kind.returns_rows();
-        if changes {
-            self.transaction.check_change(&self.settings)?;
-            if self.transaction.status() != TransactionStatus::Idle {
-                return self.stage(kind, place, values).await;
+        match changes {
+            false => self.check_held(place.text).await?,
+            true => {
+                self.transaction.check_change(&self.settings)?;
+                if self.transaction.status() != TransactionStatus::Idle {
+                    return self.stage(kind, place, values).await;
+                }
             }
         }
         let statement = self.entry.running.begin();

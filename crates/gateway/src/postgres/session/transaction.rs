@@ -9,7 +9,7 @@ use super::{Outcome, Session};
 use crate::postgres::commands::{Command, Modes};
 use crate::postgres::settings::{LEVELS, Settings, canonical};
 use arrow_schema::SchemaRef;
-use farpool_datafusion::{Snapshot, Statement};
+use farpool_datafusion::{HeldChange, Snapshot, Statement};
 use farpool_model::{TableName, limits};
 use farpool_postgres::failure::{Failure, code};
 use farpool_postgres::output::TransactionStatus;
@@ -29,6 +29,8 @@ pub(super) struct Transaction {
     savepoints: Vec<Savepoint>,
     /// The rows that are loaded at COMMIT.
     staged: Option<Staged>,
+    /// The change that is carried out at COMMIT; if it drops the table of the staged rows, these take its place.
+    held: Option<Arc<HeldChange>>,
 }
 
 /// A place that a transaction can return to.
@@ -38,6 +40,8 @@ struct Savepoint {
     settings: Settings,
     /// The number of batches of rows that were kept; `None` if there were no changes.
     staged: Option<usize>,
+    /// Whether there was a change that is carried out at COMMIT.
+    has_held: bool,
     /// The settings that were set for the transaction only.
     locals: Vec<(String, Option<String>)>,
 }
@@ -101,6 +105,26 @@ impl Transaction {
         self.staged = Some(staged).filter(|staged| !staged.is_empty());
     }
 
+    /// Returns the table of the rows that are loaded at COMMIT.
+    pub fn changed(&self) -> Option<&TableName> {
+        self.staged.as_ref().map(|staged| &staged.table)
+    }
+
+    /// Returns the change that is carried out at COMMIT.
+    pub fn held(&self) -> Option<&Arc<HeldChange>> {
+        self.held.as_ref()
+    }
+
+    /// Sets the change that is carried out at COMMIT.
+    pub fn hold(&mut self, change: Arc<HeldChange>) {
+        self.held = Some(change);
+    }
+
+    /// Takes the change that is carried out at COMMIT.
+    pub fn take_held(&mut self) -> Option<Arc<HeldChange>> {
+        self.held.take()
+    }
+
     /// Returns the columns of a table that the transaction creates.
     pub fn created(&self, table: &TableName) -> Option<SchemaRef> {
         let staged = self.staged.as_ref().filter(|staged| staged.table == *table)?;
@@ -161,7 +185,7 @@ impl Session {
                 if !is_open {
                     self.warn(code::NO_ACTIVE_TRANSACTION, "there is no transaction in progress");
                 }
-                if commits && let Err(stop) = self.commit_staged().await {
+                if commits && let Err(stop) = self.commit_changes().await {
                     self.end_transaction(false);
                     return Err(stop);
                 }
@@ -177,8 +201,8 @@ impl Session {
                 }
                 let (name, settings) = (name.clone(), self.settings.clone());
                 let staged = self.transaction.staged.as_ref().map(Staged::mark);
-                let locals = self.transaction.locals.clone();
-                self.transaction.savepoints.push(Savepoint { name, settings, staged, locals });
+                let (locals, has_held) = (self.transaction.locals.clone(), self.transaction.held.is_some());
+                self.transaction.savepoints.push(Savepoint { name, settings, staged, has_held, locals });
                 "SAVEPOINT"
             }
             Command::Release(name) => {
@@ -191,7 +215,10 @@ impl Session {
                 self.needs_transaction(is_open, "ROLLBACK TO SAVEPOINT")?;
                 let at = self.savepoint(name)?;
                 self.transaction.savepoints.truncate(at + 1);
-                let Savepoint { settings, staged, locals, .. } = &self.transaction.savepoints[at];
+                let Savepoint { settings, staged, has_held, locals, .. } = &self.transaction.savepoints[at];
+                if !has_held {
+                    self.transaction.held = None;
+                }
                 (self.settings, self.transaction.locals) = (settings.clone(), locals.clone());
                 match (staged, &mut self.transaction.staged) {
                     (Some(mark), Some(kept)) => kept.truncate(*mark),

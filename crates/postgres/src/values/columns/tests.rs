@@ -93,3 +93,30 @@ fn a_row_is_a_message_with_its_length() {
     let second = b"D\0\0\0\x12\0\x03\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff";
     assert_eq!(output.bytes, [&first[..], &second[..]].concat());
 }
+
+#[test]
+fn quotients_have_the_digits_of_postgresql() {
+    let scale = 20;
+    let of = |value: i128, expected: &str| {
+        let (value, scale) = super::shown(value, scale);
+        let mut out = BytesMut::new();
+        text::put_decimal(&mut out, value, scale);
+        assert_eq!(String::from_utf8(out.to_vec()).unwrap(), expected);
+    };
+    let one = 10_i128.pow(20);
+    of(2 * one, "2.0000000000000000");
+    of(-one / 2, "-0.50000000000000000000");
+    of(25_000 * one, "25000.000000000000");
+    of(one / 3, "0.33333333333333333333");
+    of(0, "0.00000000000000000000");
+    of(one + 1, "1.00000000000000000001");
+    let values = arrow_array::Decimal128Array::from(vec![2 * one]).with_precision_and_scale(38, 20).unwrap();
+    let field = arrow_schema::Field::new("x", values.data_type().clone(), true);
+    let field = field.with_metadata([(QUOTIENT.to_string(), String::new())].into());
+    let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+    let batch = RecordBatch::try_new(schema, vec![Arc::new(values)]).unwrap();
+    let columns = Columns::new(&batch, |_| Format::Text, Style::default()).unwrap();
+    let mut out = BytesMut::new();
+    assert!(columns.put_value((0, 0), &mut out).unwrap());
+    assert_eq!(&out[..], b"2.0000000000000000");
+}

@@ -2,17 +2,27 @@
 //! integers round, casts to text have PostgreSQL's forms, numbers with a decimal point are decimals, and columns without
 //! an alias have other names. A session has this meaning if its configuration has [`PostgresMeaning`].
 //!
+//! Results have PostgreSQL's types and digits: [`quotients`], [`means`], the time between timestamps ([`times`]). What is not
+//! defined for floats is an error ([`floats`]).
+//!
 //! The parts that follow from the text alone are in the dialect (`dialect/postgres_forms.rs`, `dialect/postgres_names.rs`);
 //! those that need types are here, and are applied with the rules of [`crate::types`].
 
+mod floats;
+mod means;
+mod quotients;
+mod times;
+
+pub(crate) use means::rewrite as means;
+pub(crate) use quotients::quotient;
+pub(crate) use times::{is_time_between, time_between};
+
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
+use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_buffer::i256;
-use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DataType};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema};
 use bytes::BytesMut;
-use datafusion::arrow::compute::kernels::arity::try_binary;
 use datafusion::common::config::{ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result, config_err};
@@ -20,11 +30,11 @@ use datafusion::config::ConfigEntry;
 use datafusion::functions::math::round;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, lit,
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    lit,
 };
 use farpool_postgres::messages::Format;
-use farpool_postgres::types::is_json;
+use farpool_postgres::types::{QUOTIENT, is_json};
 use farpool_postgres::values::{Columns, Style};
 use std::any::Any;
 use std::sync::{Arc, LazyLock};
@@ -77,7 +87,10 @@ pub(crate) fn cast(cast: Cast, columns: &DFSchema) -> Result<Transformed<Expr>> 
             let whole = call(&round(), vec![*cast.expr.clone(), lit(0_i32)]);
             Some(Expr::Cast(Cast { expr: Box::new(whole), ..cast.clone() }))
         }
-        (from, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8) if has_own_text(from) => {
+        (DataType::Float64, DataType::Float32) => Some(floats::single(*cast.expr.clone())),
+        (from, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
+            if has_own_text(from) || is_quotient(&cast.expr, columns)? =>
+        {
             Some(call(&TEXT, vec![*cast.expr.clone()]))
         }
         _ => None,
@@ -88,109 +101,16 @@ pub(crate) fn cast(cast: Cast, columns: &DFSchema) -> Result<Transformed<Expr>> 
     })
 }
 
-/// Rewrites `round` of a float, which PostgreSQL rounds to the even number in the middle between two.
-pub(crate) fn function(rounding: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
-    let is_float = |expr: &Expr| matches!(expr.get_type(columns), Ok(DataType::Float32 | DataType::Float64));
-    match rounding.args.as_slice() {
-        [value] if rounding.func.name() == "round" && is_float(value) => {
-            Ok(Transformed::yes(call(&EVEN, rounding.args)))
-        }
-        _ => Ok(Transformed::no(Expr::ScalarFunction(rounding))),
+/// Rewrites a function of floats: PostgreSQL rounds to the even number in the middle between two, and has errors.
+pub(crate) fn function(function: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let types = function.args.iter().map(|value| value.get_type(columns)).collect::<Result<Vec<_>>>()?;
+    if function.func.name() == "round" && matches!(types.as_slice(), [value] if value.is_floating()) {
+        return Ok(Transformed::yes(call(&EVEN, function.args)));
     }
-}
-
-/// Digits behind the point of a quotient of decimals, if neither operand has more. Reason: PostgreSQL computes at least 16
-/// significant digits (`NUMERIC_MIN_SIG_DIGITS`).
-const QUOTIENT_SCALE: i8 = 16;
-
-/// Rewrites a quotient of decimals, or of a decimal and an integer, to one with as many digits as PostgreSQL computes; and
-/// rounds it.
-pub(crate) fn quotient(binary: BinaryExpr, columns: &DFSchema) -> Result<Transformed<Expr>> {
-    let exact = |expr: &Expr| -> Result<Option<DataType>> {
-        Ok(match expr.get_type(columns)? {
-            decimal @ DataType::Decimal128(..) => Some(decimal),
-            whole if whole.is_integer() => Some(DataType::Decimal128(20, 0)),
-            _ => None,
-        })
-    };
-    let (left, right) = (exact(&binary.left)?, exact(&binary.right)?);
-    let is_decimal = |expr: &Expr| expr.get_type(columns).is_ok_and(|found| found.is_decimal());
-    let (Some(left), Some(right)) = (left, right) else {
-        return Ok(Transformed::no(Expr::BinaryExpr(binary)));
-    };
-    if !is_decimal(&binary.left) && !is_decimal(&binary.right) {
-        return Ok(Transformed::no(Expr::BinaryExpr(binary)));
-    }
-    let operands = vec![
-        datafusion::logical_expr::cast(*binary.left, left),
-        datafusion::logical_expr::cast(*binary.right, right),
-    ];
-    Ok(Transformed::yes(call(&QUOTIENT, operands)))
-}
-
-static QUOTIENT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    Arc::new(ScalarUDF::from(Quotient { signature: Signature::any(2, Volatility::Immutable) }))
-});
-
-/// The function that divides decimals.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Quotient {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Quotient {
-    fn name(&self) -> &str {
-        "postgres_quotient"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        let scale = types.iter().map(scale).fold(QUOTIENT_SCALE, i8::max);
-        Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale))
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let to = scale(arguments.return_field.data_type());
-        let shift = to - scale(arrays[0].data_type()) + scale(arrays[1].data_type());
-        let power = u32::try_from(shift).ok().and_then(|shift| i256::from_i128(10).checked_pow(shift));
-        let out_of_range =
-            || ArrowError::ComputeError("numeric field overflow: a quotient is out of range".into());
-        let (left, right) =
-            (arrays[0].as_primitive::<Decimal128Type>(), arrays[1].as_primitive::<Decimal128Type>());
-        let quotients = try_binary::<_, _, _, Decimal128Type>(left, right, |left, right| {
-            if right == 0 {
-                return Err(ArrowError::DivideByZero);
-            }
-            let (left, right) = (i256::from_i128(left), i256::from_i128(right));
-            power
-                .and_then(|power| left.checked_mul(power))
-                .and_then(|left| rounded(left, right))
-                .and_then(i256::to_i128)
-                .filter(|quotient| quotient.unsigned_abs() < 10_u128.pow(DECIMAL128_MAX_PRECISION.into()))
-                .ok_or_else(out_of_range)
-        })?;
-        let quotients = quotients.with_precision_and_scale(DECIMAL128_MAX_PRECISION, to)?;
-        Ok(ColumnarValue::Array(Arc::new(quotients)))
-    }
-}
-
-/// Returns a quotient, rounded half away from zero.
-fn rounded(left: i256, right: i256) -> Option<i256> {
-    let (quotient, rest) = (left.checked_div(right)?, left.checked_rem(right)?);
-    let twice = rest.wrapping_abs().checked_mul(i256::from_i128(2))?;
-    let away = if left.is_negative() == right.is_negative() { i256::ONE } else { i256::MINUS_ONE };
-    if twice >= right.wrapping_abs() { quotient.checked_add(away) } else { Some(quotient) }
-}
-
-fn scale(data_type: &DataType) -> i8 {
-    match data_type {
-        DataType::Decimal128(_, scale) => *scale,
-        _ => 0,
-    }
+    Ok(match floats::checked(&function, &types) {
+        Some(checked) => Transformed::yes(checked),
+        None => Transformed::no(Expr::ScalarFunction(function)),
+    })
 }
 
 /// Returns whether values of a type have another text in PostgreSQL than the engine gives them.
@@ -202,6 +122,11 @@ fn has_own_text(data_type: &DataType) -> bool {
         DataType::List(element) => !is_json(data_type) && !is_json(element.data_type()),
         _ => false,
     }
+}
+
+fn is_quotient(expr: &Expr, columns: &DFSchema) -> Result<bool> {
+    let (_, field) = expr.to_field(columns)?;
+    Ok(field.metadata().contains_key(QUOTIENT))
 }
 
 fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
@@ -235,13 +160,14 @@ impl ScalarUDFImpl for Text {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        Ok(ColumnarValue::Array(texts(&arrays[0])?))
+        Ok(ColumnarValue::Array(texts(&arrays[0], &arguments.arg_fields[0])?))
     }
 }
 
 /// Returns the texts that PostgreSQL gives to values.
-fn texts(values: &ArrayRef) -> Result<ArrayRef> {
-    let batch = RecordBatch::try_from_iter([("x", Arc::clone(values))])?;
+fn texts(values: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
+    let schema = Schema::new(vec![field.as_ref().clone().with_nullable(true)]);
+    let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::clone(values)])?;
     let told = |error| crate::error::wrap(error);
     let columns = Columns::new(&batch, |_| Format::Text, Style::default()).map_err(told)?;
     let (mut texts, mut text) = (StringBuilder::new(), BytesMut::new());
@@ -295,24 +221,18 @@ impl ScalarUDFImpl for Even {
 mod tests {
     use super::*;
     use arrow_array::{Float64Array, TimestampMicrosecondArray};
+    use arrow_schema::Field;
 
     #[test]
     fn texts_are_those_of_postgresql() {
+        let field = |values: &ArrayRef| Arc::new(Field::new("x", values.data_type().clone(), true));
         let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![Some(1_500_000), None]));
-        let shown = texts(&times).unwrap();
+        let shown = texts(&times, &field(&times)).unwrap();
         let shown: Vec<Option<&str>> = shown.as_string::<i32>().iter().collect();
         assert_eq!(shown, [Some("1970-01-01 00:00:01.5"), None]);
         let floats: ArrayRef = Arc::new(Float64Array::from(vec![35.0, 1e300, f64::INFINITY]));
-        let shown = texts(&floats).unwrap();
+        let shown = texts(&floats, &field(&floats)).unwrap();
         let shown: Vec<Option<&str>> = shown.as_string::<i32>().iter().collect();
         assert_eq!(shown, [Some("35"), Some("1e+300"), Some("Infinity")]);
-    }
-
-    #[test]
-    fn quotients_are_rounded() {
-        let quotient =
-            |left, right| rounded(i256::from_i128(left), i256::from_i128(right)).unwrap().to_i128();
-        assert_eq!((quotient(7, 2), quotient(-7, 2), quotient(7, -3)), (Some(4), Some(-4), Some(-2)));
-        assert_eq!((quotient(1, 3), quotient(-2, 3), quotient(0, 5)), (Some(0), Some(-1), Some(0)));
     }
 }
