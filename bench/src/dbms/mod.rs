@@ -6,5 +6,5 @@ mod psql;
 mod served;
 
 pub use postgres::{Postgres, Settings, client_program};
-pub use psql::Psql;
+pub use psql::{Psql, agree_on_texts};
 pub use served::Served;

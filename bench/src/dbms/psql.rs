@@ -99,12 +99,29 @@ impl Rows {
     }
 }
 
+/// Takes numbers for texts where `other` has texts, and the other way round: from what psql prints, a text of digits and a
+/// number cannot be told apart.
+pub fn agree_on_texts(answer: &mut Answer, other: &Answer) {
+    for column in 0..other.columns.len() {
+        let mut cells = other.rows.iter().filter_map(|row| row.get(column));
+        let Some(known) = cells.find(|cell| **cell != Cell::Null) else { continue };
+        let is_text = matches!(known, Cell::Text(_));
+        for value in answer.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+            match value {
+                Cell::Exact { unscaled, scale: 0 } if is_text => *value = Cell::Text(unscaled.to_string()),
+                Cell::Text(text) if !is_text => *value = cell(text),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// Parses a value as psql prints it: a number if it looks like one.
 fn cell(text: &str) -> Cell {
     if text == "\\N" {
         return Cell::Null;
     }
-    let as_text = || Cell::Text(text.trim_end().to_string());
+    let as_text = || Cell::Text(text.to_string());
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     if !unsigned.starts_with(|first: char| first.is_ascii_digit()) {
         return as_text();
@@ -122,8 +139,22 @@ fn cell(text: &str) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use super::cell;
+    use super::{agree_on_texts, cell};
+    use crate::answers::Answer;
     use crate::answers::Cell;
+
+    #[test]
+    fn texts_of_digits_are_texts_where_others_have_texts() {
+        let answer =
+            |cells: [Cell; 2]| Answer { columns: vec!["1".into(), "2".into()], rows: vec![cells.into()] };
+        let text = || Cell::Text("13".to_string());
+        let (mut printed, typed) = (answer([cell("13"), cell("13")]), answer([text(), cell("7")]));
+        agree_on_texts(&mut printed, &typed);
+        assert_eq!(printed.rows[0], [text(), cell("13")]);
+        let mut typed = answer([text(), text()]);
+        agree_on_texts(&mut typed, &printed);
+        assert_eq!(typed.rows[0], [text(), cell("13")]);
+    }
 
     #[test]
     fn texts_tell_their_types() {

@@ -4,6 +4,7 @@ use super::definition::{Case, Definition};
 use super::stage::{CpuSeconds, Side, Stage};
 use super::{Part, goals, tables};
 use crate::answers::Answer;
+use crate::dbms::agree_on_texts;
 use crate::suite::{Expected, Goals, Head, Samples, turns_after_warm_up};
 use crate::tpch::data;
 use crate::{places, text};
@@ -253,9 +254,12 @@ impl Run<'_> {
 
 /// Compares the answer of a side with that of the others.
 fn check(expected: &mut Expected<Answer>, side: Side, mut answer: Answer) -> Result<()> {
-    if let Some(other) = expected.answer().filter(|_| answer.rows.is_empty()) {
-        // Without rows, psql does not tell how many columns there are.
-        answer.columns.clone_from(&other.columns);
+    if let Some(other) = expected.answer() {
+        if answer.rows.is_empty() {
+            // Without rows, psql does not tell how many columns there are.
+            answer.columns.clone_from(&other.columns);
+        }
+        agree_on_texts(&mut answer, other);
     }
     expected.check(side.name(), &answer)
 }

@@ -11,11 +11,11 @@ use crate::session::Session;
 use crate::window::Window;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
-use datafusion::common::stats::Precision;
+use datafusion::common::Statistics;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::displayable;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionContext;
 use farpool_model::{Error, Receipt, Result, TableChange, TableName, View, limits};
 use farpool_sql::dialect::Headers;
@@ -334,6 +334,17 @@ pub struct Estimated {
     pub row_bytes: usize,
 }
 
+fn statistics(operators: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
+    StatisticsContext::new().compute(&**operators, &StatisticsArgs::new()).ok()
+}
+
+/// Returns an estimate of the rows of a plan. If there is none, it is that of the largest input: a join by a key, as most
+/// are, returns no more.
+fn estimated_rows(operators: &Arc<dyn ExecutionPlan>) -> usize {
+    let known = statistics(operators).and_then(|known| known.num_rows.get_value().copied());
+    known.unwrap_or_else(|| operators.children().into_iter().map(estimated_rows).max().unwrap_or(0))
+}
+
 /// Returns the bytes of a value, with a guess for values without a fixed length.
 fn width(data_type: &DataType) -> usize {
     const OF_TEXT: usize = 32;
@@ -418,11 +429,9 @@ impl Query {
         let (planned, means) = (self.state.planned(), self.state.session.means());
         let ns = planned.programs(|program| program.expected_ns(&means)).into_iter().sum();
         let operators = planned.rows().first().map(|rows| rows.operators());
-        let statistics = operators
-            .and_then(|operators| StatisticsContext::new().compute(&*operators, &StatisticsArgs::new()).ok());
-        let known = |precision: Precision<usize>| precision.get_value().copied();
-        let rows = statistics.as_ref().and_then(|statistics| known(statistics.num_rows)).unwrap_or(0);
-        let bytes = statistics.and_then(|statistics| known(statistics.total_byte_size));
+        let rows = operators.as_ref().map_or(0, estimated_rows);
+        let bytes =
+            operators.and_then(|operators| statistics(&operators)?.total_byte_size.get_value().copied());
         let row_bytes = match bytes {
             Some(bytes) if rows > 0 => bytes / rows,
             _ => self.schema.fields().iter().map(|field| width(field.data_type())).sum(),

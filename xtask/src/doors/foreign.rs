@@ -34,7 +34,7 @@ const JOINS_REMOTELY: &str =
     "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off;";
 
 /// Statements that change foreign tables, and one that shows the rows then; PostgreSQL's tables are changed alike.
-const CHANGES: [(&str, &str); 8] = [
+const CHANGES: [(&str, &str); 12] = [
     ("INSERT", "INSERT INTO {}.visits VALUES (1, 'new', 5), (NULL, NULL, NULL)"),
     ("INSERT of a query", "INSERT INTO {}.visits SELECT id, name, small FROM {}.things"),
     (
@@ -52,6 +52,13 @@ const CHANGES: [(&str, &str); 8] = [
         "BEGIN; INSERT INTO {}.visits VALUES (8, 'x', 1); INSERT INTO {}.visits VALUES (8, 'y', 2); COMMIT",
     ),
     ("a transaction that is rolled back", "BEGIN; INSERT INTO {}.visits VALUES (9, 'z', 1); ROLLBACK"),
+    ("UPDATE", "UPDATE {}.visits SET minutes = minutes + 1, who = 'changed' WHERE thing = 8"),
+    ("DELETE", "DELETE FROM {}.visits WHERE who = 'many' AND minutes > 2"),
+    (
+        "an UPDATE that is rolled back",
+        "BEGIN; UPDATE {}.things SET price = 0; ROLLBACK; SELECT sum(price) FROM {}.things",
+    ),
+    ("TRUNCATE", "BEGIN; TRUNCATE {}.visits; INSERT INTO {}.visits VALUES (1, 'last', 1); COMMIT"),
 ];
 
 /// Imports all tables of a node's schema `public` into the schema [`SCHEMA`].

@@ -15,9 +15,12 @@ pub(super) const QUERY_PLAN: &str = "QUERY PLAN";
 /// order, and local costs stand beside these.
 const UNIT_NS: f64 = 10_000.0;
 
-/// Units of cost of a row on its way through the engine to the client (`cpu_tuple_cost` of PostgreSQL), and of a statement.
+/// Units of cost of a row on its way through the engine to the client (`cpu_tuple_cost` of PostgreSQL).
 const ROW_COST: f64 = 0.01;
-const STATEMENT_COST: f64 = 1.0;
+
+/// Units of cost before the first row. Reason: planning a statement and its round trips take some 3 ms. `postgres_fdw` would
+/// otherwise ask once for each row of another table.
+const STATEMENT_COST: f64 = 300.0;
 
 /// Options with a truth value that change nothing in the plan as it is told here.
 const IGNORED: &[&str] = &["buffers", "generic_plan", "memory", "settings", "summary", "timing", "wal"];
@@ -140,7 +143,7 @@ fn told(query: &Query, has_costs: bool) -> Vec<String> {
     let estimated = query.estimated();
     let cost = match has_costs {
         true => format!(
-            "  (cost=0.00..{:.2} rows={} width={})",
+            "  (cost={STATEMENT_COST:.2}..{:.2} rows={} width={})",
             STATEMENT_COST + estimated.ns / UNIT_NS + ROW_COST * estimated.rows as f64,
             estimated.rows,
             estimated.row_bytes
