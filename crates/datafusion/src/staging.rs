@@ -28,7 +28,7 @@ pub struct StagedChange {
     pub table: TableName,
     /// The columns of the table.
     pub schema: SchemaRef,
-    /// How the rows are loaded.
+    /// The mode in which the rows are loaded.
     pub mode: LoadMode,
     /// The plan of the rows; `None` if there are none.
     rows: Option<Rows>,

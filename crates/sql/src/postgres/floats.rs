@@ -2,6 +2,7 @@
 //! IEEE 754 has NaN, an infinity or zero. Sums, differences and products stay the engine's, which a pool computes.
 
 use super::call;
+use super::function::{self, Kind};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef};
@@ -11,8 +12,7 @@ use datafusion::arrow::compute::kernels::arity::try_binary;
 use datafusion::common::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-    cast,
+    BinaryExpr, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, cast,
 };
 use std::sync::Arc;
 
@@ -156,89 +156,39 @@ fn failed(text: Failed) -> ArrowError {
 pub(super) fn quotient(binary: BinaryExpr, left: &DataType, right: &DataType) -> Expr {
     let single = [left, right].into_iter().all(|operand| *operand == DataType::Float32);
     let to = if single { DataType::Float32 } else { DataType::Float64 };
-    let signature = Signature::any(2, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::from(Quotient { signature }));
-    call(&function, vec![cast(*binary.left, to.clone()), cast(*binary.right, to)])
+    function::call(Kind::FloatQuotient, vec![cast(*binary.left, to.clone()), cast(*binary.right, to)])
 }
 
-/// The function that divides floats of one type.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Quotient {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Quotient {
-    fn name(&self) -> &str {
-        "postgres_float_quotient"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types[0].clone())
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let (left, right) = (&arrays[0], &arrays[1]);
-        let quotients: ArrayRef = if let Some(left) = left.as_primitive_opt::<Float32Type>() {
+/// Divides floats of one type.
+pub(super) fn quotients(left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match left.as_primitive_opt::<Float32Type>() {
+        Some(left) => {
             let right = right.as_primitive::<Float32Type>();
             Arc::new(try_binary::<_, _, _, Float32Type>(left, right, |left, right| {
                 let quotient = left / right;
                 divided(left.into(), right.into(), quotient.into()).map(|()| quotient)
             })?)
-        } else {
+        }
+        None => {
             let (left, right) = (left.as_primitive::<Float64Type>(), right.as_primitive::<Float64Type>());
             Arc::new(try_binary::<_, _, _, Float64Type>(left, right, |left, right| {
                 let quotient = left / right;
                 divided(left, right, quotient).map(|()| quotient)
             })?)
-        };
-        Ok(ColumnarValue::Array(quotients))
-    }
+        }
+    })
 }
 
-/// Returns a cast of a double to a single float, with an error where it does not fit.
-pub(super) fn single(double: Expr) -> Expr {
-    let signature = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
-    call(&Arc::new(ScalarUDF::from(Single { signature })), vec![double])
-}
-
-/// The function that makes single floats of doubles.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Single {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Single {
-    fn name(&self) -> &str {
-        "postgres_single"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float32)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let singles =
-            arrays[0].as_primitive::<Float64Type>().try_unary::<_, Float32Type, ArrowError>(|double| {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "the cast rounds, and its range is checked"
-                )]
-                let single = double as f32;
-                in_range(single.into(), double.is_infinite(), double == 0.0).map_err(failed)?;
-                Ok(single)
-            })?;
-        Ok(ColumnarValue::Array(Arc::new(singles)))
-    }
+/// Makes single floats of doubles, with an error where one does not fit.
+pub(super) fn singles(doubles: &ArrayRef) -> Result<ArrayRef> {
+    let singles =
+        doubles.as_primitive::<Float64Type>().try_unary::<_, Float32Type, ArrowError>(|double| {
+            #[expect(clippy::cast_possible_truncation, reason = "the cast rounds, and its range is checked")]
+            let single = double as f32;
+            in_range(single.into(), double.is_infinite(), double == 0.0).map_err(failed)?;
+            Ok(single)
+        })?;
+    Ok(Arc::new(singles))
 }
 
 /// The cases of `float8_div`.

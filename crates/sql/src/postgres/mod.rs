@@ -9,6 +9,7 @@
 //! those that need types are here, and are applied with the rules of [`crate::types`].
 
 mod floats;
+mod function;
 mod means;
 mod quotients;
 mod times;
@@ -29,15 +30,13 @@ use datafusion::common::{DFSchema, DataFusionError, Result, config_err};
 use datafusion::config::ConfigEntry;
 use datafusion::functions::math::round;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-    lit,
-};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, lit};
 use farpool_postgres::messages::Format;
 use farpool_postgres::types::{QUOTIENT, is_json};
 use farpool_postgres::values::{Columns, Style};
+use function::Kind;
 use std::any::Any;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// An extension of a session's configuration: statements mean what PostgreSQL means where it differs.
 #[derive(Clone, Debug, Default)]
@@ -80,18 +79,21 @@ pub(crate) fn cast(cast: Cast, columns: &DFSchema) -> Result<Transformed<Expr>> 
     let from = cast.expr.get_type(columns)?;
     let to = cast.field.data_type();
     let made = match (&from, to) {
-        (DataType::Float32 | DataType::Float64, to) if to.is_integer() => {
-            Some(Expr::Cast(Cast { expr: Box::new(call(&EVEN, vec![*cast.expr.clone()])), ..cast.clone() }))
-        }
+        (DataType::Float32 | DataType::Float64, to) if to.is_integer() => Some(Expr::Cast(Cast {
+            expr: Box::new(function::call(Kind::Even, vec![*cast.expr.clone()])),
+            ..cast.clone()
+        })),
         (DataType::Decimal128(_, scale), to) if to.is_integer() && *scale > 0 => {
             let whole = call(&round(), vec![*cast.expr.clone(), lit(0_i32)]);
             Some(Expr::Cast(Cast { expr: Box::new(whole), ..cast.clone() }))
         }
-        (DataType::Float64, DataType::Float32) => Some(floats::single(*cast.expr.clone())),
+        (DataType::Float64, DataType::Float32) => {
+            Some(function::call(Kind::Single, vec![*cast.expr.clone()]))
+        }
         (from, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
             if has_own_text(from) || is_quotient(&cast.expr, columns)? =>
         {
-            Some(call(&TEXT, vec![*cast.expr.clone()]))
+            Some(function::call(Kind::Text, vec![*cast.expr.clone()]))
         }
         _ => None,
     };
@@ -102,14 +104,14 @@ pub(crate) fn cast(cast: Cast, columns: &DFSchema) -> Result<Transformed<Expr>> 
 }
 
 /// Rewrites a function of floats: PostgreSQL rounds to the even number in the middle between two, and has errors.
-pub(crate) fn function(function: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
-    let types = function.args.iter().map(|value| value.get_type(columns)).collect::<Result<Vec<_>>>()?;
-    if function.func.name() == "round" && matches!(types.as_slice(), [value] if value.is_floating()) {
-        return Ok(Transformed::yes(call(&EVEN, function.args)));
+pub(crate) fn checked(call: ScalarFunction, columns: &DFSchema) -> Result<Transformed<Expr>> {
+    let types = call.args.iter().map(|value| value.get_type(columns)).collect::<Result<Vec<_>>>()?;
+    if call.func.name() == "round" && matches!(types.as_slice(), [value] if value.is_floating()) {
+        return Ok(Transformed::yes(function::call(Kind::Even, call.args)));
     }
-    Ok(match floats::checked(&function, &types) {
+    Ok(match floats::checked(&call, &types) {
         Some(checked) => Transformed::yes(checked),
-        None => Transformed::no(Expr::ScalarFunction(function)),
+        None => Transformed::no(Expr::ScalarFunction(call)),
     })
 }
 
@@ -133,37 +135,6 @@ fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction { func: Arc::clone(function), args })
 }
 
-static TEXT: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(Text { signature: Signature::any(1, Volatility::Immutable) })));
-
-static EVEN: LazyLock<Arc<ScalarUDF>> =
-    LazyLock::new(|| Arc::new(ScalarUDF::from(Even { signature: Signature::any(1, Volatility::Immutable) })));
-
-/// The function to which casts to text are rewritten.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Text {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Text {
-    fn name(&self) -> &str {
-        "postgres_text"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        Ok(ColumnarValue::Array(texts(&arrays[0], &arguments.arg_fields[0])?))
-    }
-}
-
 /// Returns the texts that PostgreSQL gives to values.
 fn texts(values: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
     let schema = Schema::new(vec![field.as_ref().clone().with_nullable(true)]);
@@ -183,37 +154,15 @@ fn texts(values: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-/// The function that rounds a float to a whole number, halves to an even one (the default of IEEE 754).
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Even {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Even {
-    fn name(&self) -> &str {
-        "round_to_even"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types[0].clone())
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let values = &arrays[0];
-        let rounded: ArrayRef = if let Some(floats) = values.as_primitive_opt::<Float32Type>() {
-            Arc::new(floats.unary::<_, Float32Type>(f32::round_ties_even))
-        } else if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
-            Arc::new(floats.unary::<_, Float64Type>(f64::round_ties_even))
-        } else {
-            // Whole numbers.
-            Arc::clone(values)
-        };
-        Ok(ColumnarValue::Array(rounded))
+/// Rounds floats to whole numbers, halves to even ones.
+fn even(values: &ArrayRef) -> ArrayRef {
+    if let Some(floats) = values.as_primitive_opt::<Float32Type>() {
+        Arc::new(floats.unary::<_, Float32Type>(f32::round_ties_even))
+    } else if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
+        Arc::new(floats.unary::<_, Float64Type>(f64::round_ties_even))
+    } else {
+        // Whole numbers.
+        Arc::clone(values)
     }
 }
 

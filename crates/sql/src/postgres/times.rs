@@ -1,17 +1,15 @@
 //! The time between two timestamps, which has days in PostgreSQL.
 
-use super::call;
+use super::function::{self, Kind};
 use arrow_array::builder::PrimitiveBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType};
-use arrow_schema::{ArrowError, DataType, IntervalUnit, TimeUnit};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{ArrowError, DataType, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility, cast,
-};
-use std::sync::{Arc, LazyLock};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast};
+use std::sync::Arc;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
@@ -36,41 +34,20 @@ pub(crate) fn time_between(binary: BinaryExpr, columns: &DFSchema) -> Result<Tra
         }
     }
     let to = DataType::Timestamp(TimeUnit::Microsecond, zone);
-    Ok(Transformed::yes(call(&BETWEEN, vec![cast(*binary.left, to.clone()), cast(*binary.right, to)])))
+    Ok(Transformed::yes(function::call(
+        Kind::TimeBetween,
+        vec![cast(*binary.left, to.clone()), cast(*binary.right, to)],
+    )))
 }
 
-static BETWEEN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    Arc::new(ScalarUDF::from(Between { signature: Signature::any(2, Volatility::Immutable) }))
-});
-
-/// The function that returns the days and the time between two timestamps (`timestamp_mi`).
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Between {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Between {
-    fn name(&self) -> &str {
-        "postgres_time_between"
+/// Returns the days and the time between timestamps (`timestamp_mi`).
+pub(super) fn between(left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
+    let times = [left, right].map(|times| times.as_primitive::<TimestampMicrosecondType>());
+    let mut between = PrimitiveBuilder::<IntervalMonthDayNanoType>::with_capacity(left.len());
+    for (left, right) in times[0].iter().zip(times[1]) {
+        between.append_option(left.zip(right).map(|(left, right)| interval(left, right)).transpose()?);
     }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let times = [&arrays[0], &arrays[1]].map(|times| times.as_primitive::<TimestampMicrosecondType>());
-        let mut between = PrimitiveBuilder::<IntervalMonthDayNanoType>::with_capacity(arrays[0].len());
-        for (left, right) in times[0].iter().zip(times[1]) {
-            between.append_option(left.zip(right).map(|(left, right)| interval(left, right)).transpose()?);
-        }
-        Ok(ColumnarValue::Array(Arc::new(between.finish())))
-    }
+    Ok(Arc::new(between.finish()))
 }
 
 /// Returns the days and the rest from `right` to `left`, in microseconds from 1970. Both have the same sign.

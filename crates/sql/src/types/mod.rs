@@ -147,7 +147,7 @@ fn expression(expr: Expr, columns: &DFSchema, is_of_postgres: bool) -> Result<Tr
             .transform_data(|expr| exact::next_whole(expr, columns))?
             .transform_data(|expr| Ok(exact::places(expr)))?
             .transform_data(|expr| match expr {
-                Expr::ScalarFunction(call) if is_of_postgres => postgres::function(call, columns),
+                Expr::ScalarFunction(call) if is_of_postgres => postgres::checked(call, columns),
                 other => Ok(Transformed::no(other)),
             }),
         Expr::AggregateFunction(call) => intervals::aggregate(call, columns),

@@ -24,7 +24,7 @@ const ONE_VERSION: &str = "a transaction becomes one version of one table: commi
 pub(super) struct Staged {
     pub table: TableName,
     pub schema: SchemaRef,
-    /// How the rows are loaded.
+    /// The mode in which the rows are loaded.
     mode: LoadMode,
     batches: Vec<RecordBatch>,
     memory: Reservation,
