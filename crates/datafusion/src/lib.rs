@@ -18,6 +18,7 @@ mod dynamic;
 mod environment;
 mod estimates;
 mod exec;
+mod expected;
 mod file;
 mod finish;
 mod fragment;

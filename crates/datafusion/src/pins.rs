@@ -27,6 +27,14 @@ fn place(table: &PoolTable) -> Place {
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>);
 
+impl Versions {
+    /// Returns the version of `table` that is read; `None` before a program over the table has been prepared.
+    pub(crate) fn version(&self, table: &PoolTable) -> Option<Version> {
+        let pin = self.0.lock().get(&place(table)).cloned()?;
+        pin.get().map(|handle| handle.version)
+    }
+}
+
 /// The table versions that one statement has pinned, and whether its table descriptions are up to date.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
@@ -68,8 +76,7 @@ impl Pins {
     /// Returns the version of `table` that the statement reads; `None` before one of its programs over the table has
     /// been prepared.
     pub(crate) fn version(&self, table: &PoolTable) -> Option<Version> {
-        let pin = self.versions.0.lock().get(&place(table)).cloned()?;
-        pin.get().map(|handle| handle.version)
+        self.versions.version(table)
     }
 
     async fn prepare(

@@ -4,6 +4,7 @@ use crate::batch::{self, Ahead, HeadStart};
 use crate::changes::Change;
 use crate::copy::Copy;
 use crate::exec::PoolExec;
+use crate::expected::Expected;
 use crate::pins::Versions;
 use crate::rows::Rows;
 use crate::schemas::SchemaChange;
@@ -11,11 +12,9 @@ use crate::session::Session;
 use crate::window::Window;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
-use datafusion::common::Statistics;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionContext;
 use farpool_model::{Error, Receipt, Result, TableChange, TableName, View, limits};
 use farpool_sql::dialect::Headers;
@@ -326,23 +325,14 @@ async fn first(started: Result<BatchStream>) -> Result<(Option<RecordBatch>, Bat
 /// Estimates of a statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimated {
-    /// Nanoseconds that the programs at the pool take.
+    /// Nanoseconds until all rows are there.
     pub ns: f64,
+    /// Nanoseconds until the first row is there.
+    pub first_ns: f64,
     /// Rows of the result.
     pub rows: usize,
     /// Bytes of a row.
     pub row_bytes: usize,
-}
-
-fn statistics(operators: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
-    StatisticsContext::new().compute(&**operators, &StatisticsArgs::new()).ok()
-}
-
-/// Returns an estimate of the rows of a plan. If there is none, it is that of the largest input: a join by a key, as most
-/// are, returns no more.
-fn estimated_rows(operators: &Arc<dyn ExecutionPlan>) -> usize {
-    let known = statistics(operators).and_then(|known| known.num_rows.get_value().copied());
-    known.unwrap_or_else(|| operators.children().into_iter().map(estimated_rows).max().unwrap_or(0))
 }
 
 /// Returns the bytes of a value, with a guess for values without a fixed length.
@@ -427,16 +417,11 @@ impl Query {
     /// Returns the estimated size of the result, and the time that it takes; zero where nothing is known.
     pub fn estimated(&self) -> Estimated {
         let (planned, means) = (self.state.planned(), self.state.session.means());
-        let ns = planned.programs(|program| program.expected_ns(&means)).into_iter().sum();
         let operators = planned.rows().first().map(|rows| rows.operators());
-        let rows = operators.as_ref().map_or(0, estimated_rows);
-        let bytes =
-            operators.and_then(|operators| statistics(&operators)?.total_byte_size.get_value().copied());
-        let row_bytes = match bytes {
-            Some(bytes) if rows > 0 => bytes / rows,
-            _ => self.schema.fields().iter().map(|field| width(field.data_type())).sum(),
-        };
-        Estimated { ns, rows, row_bytes }
+        let Expected { ns, first_ns, rows } =
+            operators.map_or_else(Expected::default, |operators| Expected::of(&operators, &means));
+        let row_bytes = self.schema.fields().iter().map(|field| width(field.data_type())).sum();
+        Estimated { ns, first_ns, rows: rows.ceil() as usize, row_bytes }
     }
 
     /// Compares estimates and actual figures of the programs and joins that have run, one line each.

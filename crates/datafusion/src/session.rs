@@ -153,10 +153,16 @@ impl Session {
     }
 
     /// Returns a session over the same tables and pools in which statements mean what PostgreSQL means where that differs
-    /// from DuckDB ([`PostgresMeaning`]).
+    /// from DuckDB ([`PostgresMeaning`]), in the database of this name. If there is a schema of computed tables called `information_schema`, it is used in
+    /// place of the engine's.
     #[must_use]
-    pub fn with_postgres_meaning(&self) -> Session {
-        self.configured(|config| config.options_mut().extensions.insert(PostgresMeaning))
+    pub fn with_postgres_meaning(&self, database: &str) -> Session {
+        let has_own = self.home.system(INFORMATION_SCHEMA).is_some();
+        self.configured(|config| {
+            let options = config.options_mut();
+            options.extensions.insert(PostgresMeaning { database: database.to_string() });
+            options.catalog.information_schema &= !has_own;
+        })
     }
 
     fn configured(&self, configure: impl FnOnce(&mut SessionConfig)) -> Session {
@@ -197,8 +203,8 @@ impl Session {
         self.home.set_opener(opener);
     }
 
-    /// Adds a schema of computed tables, and functions over the same facts. It replaces one that was added before.
-    pub fn set_system_schema(&self, schema: Arc<dyn SystemSchema>, functions: Vec<SystemFunction>) {
+    /// Adds a schema of computed tables, and functions over the same facts.
+    pub fn add_system_schema(&self, schema: Arc<dyn SystemSchema>, functions: Vec<SystemFunction>) {
         self.home.set_system(schema);
         functions.into_iter().for_each(|function| self.context.register_udf(function.udf()));
     }

@@ -17,13 +17,15 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan, WriteOp};
 use farpool_model::schema::canonical_schema;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableName};
 use farpool_sql::{Statement, dialect, error};
-use farpool_transfer::BatchStream;
+use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
 /// An INSERT or a CREATE TABLE whose rows are not loaded yet.
 pub struct StagedChange {
+    /// The pool that the rows go to.
+    pub pool: Arc<dyn Pool>,
     /// The table that the rows go into.
     pub table: TableName,
     /// The columns of the table.
@@ -131,19 +133,26 @@ impl Session {
         scope
             .keep(async {
                 let planned = self.plan_again(statement, snapshot.map(Snapshot::versions)).await?;
-                self.held(planned).await
+                self.held(planned, snapshot).await
             })
             .await
     }
 
-    async fn held(&self, planned: Planned) -> Result<Option<Held>> {
+    async fn held(&self, planned: Planned, snapshot: Option<&Snapshot>) -> Result<Option<Held>> {
         let mut rows = 0;
         let (table, drops) = match &planned {
             Planned::Command(Command::Change(Change::Nothing)) => return Ok(Some(Held::Nothing)),
             Planned::Command(Command::Change(Change::Empty(table))) => {
                 let info = table.pool().table(&table.info().name).await?;
+                let read = snapshot.and_then(|snapshot| snapshot.versions().version(table));
+                if read.is_some_and(|read| read != info.version) {
+                    // Rows that came since would go, too.
+                    let message = format!("table {:?} was changed since the snapshot", info.name.as_str());
+                    return Err(Error::new(ErrorKind::Stale, message).advise("run the transaction again"));
+                }
                 let mode = LoadMode::ReplaceVersion(info.version);
-                let change = StagedChange { table: info.name, schema: info.schema, mode, rows: None };
+                let pool = Arc::clone(table.pool());
+                let change = StagedChange { pool, table: info.name, schema: info.schema, mode, rows: None };
                 return Ok(Some(Held::Emptied { change, rows: info.rows }));
             }
             Planned::Command(Command::Change(Change::Rewrite(rewrite))) => {
@@ -204,21 +213,25 @@ impl Session {
             LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(InsertOp::Append)) => {
                 let table = self.table_name(&dml.table_name)?;
                 let schema = dml.target.schema();
+                let Some((pool, _)) = self.find(&dml.table_name).await? else { return Ok(None) };
                 let rows = Some(Rows::plan(&state, &dml.input).await?);
-                Ok(Some(StagedChange { table, schema, mode: LoadMode::Append, rows }))
+                let pool = Arc::clone(pool.pool());
+                Ok(Some(StagedChange { pool, table, schema, mode: LoadMode::Append, rows }))
             }
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) if !create.or_replace => {
                 let table = self.table_name(&create.name)?;
                 let Some(pool) = self.pool_for(&create.name)? else { return Ok(None) };
+                let pool = Arc::clone(pool.pool());
                 changes::check_create(&create)?;
                 let mut mode = LoadMode::Create;
-                match pool.pool().table(&table).await {
+                match pool.table(&table).await {
                     Ok(_) if dropped == Some(&table) => mode = LoadMode::Replace,
                     Err(error) if error.kind == ErrorKind::NotFound => {}
                     Err(error) => return Err(error::wrap(error)),
                     Ok(info) if create.if_not_exists => {
                         let schema = Arc::clone(&info.schema);
-                        return Ok(Some(StagedChange { table, schema, mode: LoadMode::Append, rows: None }));
+                        let mode = LoadMode::Append;
+                        return Ok(Some(StagedChange { pool, table, schema, mode, rows: None }));
                     }
                     Ok(_) => {
                         let message = format!("there is a table {:?} already", table.as_str());
@@ -235,7 +248,7 @@ impl Session {
                 let schema =
                     canonical_schema(&Schema::new(fields.collect::<Vec<_>>())).map_err(error::wrap)?;
                 let rows = if is_empty { None } else { Some(Rows::plan(&state, &create.input).await?) };
-                Ok(Some(StagedChange { table, schema, mode, rows }))
+                Ok(Some(StagedChange { pool, table, schema, mode, rows }))
             }
             _ => Ok(None),
         }

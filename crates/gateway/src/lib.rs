@@ -15,4 +15,4 @@ mod engines;
 pub mod flight;
 pub mod postgres;
 
-pub use engines::{Door, Gateway};
+pub use engines::{DATABASE, Door, Gateway};

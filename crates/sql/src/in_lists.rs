@@ -83,6 +83,12 @@ pub fn members_of_each_row(plan: LogicalPlan) -> Result<LogicalPlan> {
     changed.map(|plan| plan.data)
 }
 
+/// Returns an expression with the same values, in which no rule recognizes the other one.
+pub(crate) fn of_each_row(expr: Expr) -> Expr {
+    let func = Arc::new(ScalarUDF::from(EachRow(Signature::any(1, Volatility::Immutable))));
+    Expr::ScalarFunction(ScalarFunction { func, args: vec![expr] })
+}
+
 fn in_list(expr: Expr) -> Result<Transformed<Expr>> {
     let Expr::InList(InList { expr, list, negated }) = expr else { return Ok(Transformed::no(expr)) };
     let mut is_changed = false;
@@ -91,8 +97,7 @@ fn in_list(expr: Expr) -> Result<Transformed<Expr>> {
         members.push(match depends(&member)? {
             true => {
                 is_changed = true;
-                let func = Arc::new(ScalarUDF::from(EachRow(Signature::any(1, Volatility::Immutable))));
-                Expr::ScalarFunction(ScalarFunction { func, args: vec![member] })
+                of_each_row(member)
             }
             false => member,
         });

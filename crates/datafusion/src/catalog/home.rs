@@ -178,8 +178,7 @@ impl SchemaProvider for HomeSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let system = self.home.system.read().clone().filter(|system| system.0.has(name));
-        if let Some(system) = system {
+        if let Some(system) = self.home.implied(name) {
             return system.table(name).await;
         }
         let Ok(name) = TableName::in_schema(&self.schema, name) else { return Ok(None) };
@@ -211,7 +210,7 @@ fn dealt(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
 pub(crate) struct Home {
     pools: RwLock<Vec<Arc<PoolCatalog>>>,
     local: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
-    system: RwLock<Option<Arc<SystemProvider>>>,
+    system: RwLock<Vec<Arc<SystemProvider>>>,
     opener: RwLock<Option<Arc<dyn FileOpener>>>,
     writer: RwLock<Option<Arc<dyn FileWriter>>>,
 }
@@ -232,12 +231,18 @@ impl Home {
     }
 
     pub(crate) fn set_system(&self, system: Arc<dyn SystemSchema>) {
-        *self.system.write() = Some(Arc::new(SystemProvider(system)));
+        self.system.write().push(Arc::new(SystemProvider(system)));
     }
 
-    /// Returns the schema of computed tables if it has this name.
-    fn system(&self, schema: &str) -> Option<Arc<SystemProvider>> {
-        self.system.read().clone().filter(|system| system.0.name() == schema)
+    /// Returns the schema of computed tables of this name.
+    pub(crate) fn system(&self, schema: &str) -> Option<Arc<SystemProvider>> {
+        self.system.read().iter().find(|system| system.0.name() == schema).cloned()
+    }
+
+    /// Returns the schema of computed tables that has a table of this name, which is named without a schema.
+    fn implied(&self, table: &str) -> Option<Arc<SystemProvider>> {
+        let mut all = self.system.read().clone().into_iter();
+        all.find(|system| system.0.is_implied() && system.0.has(table))
     }
 
     pub(crate) fn set_opener(&self, opener: Arc<dyn FileOpener>) {
@@ -321,8 +326,7 @@ impl SchemaProvider for Home {
         if local.is_some() {
             return Ok(local);
         }
-        let system = self.system.read().clone().filter(|system| system.0.has(name));
-        if let Some(system) = system {
+        if let Some(system) = self.implied(name) {
             return system.table(name).await;
         }
         if let Ok(name) = TableName::new(name)

@@ -14,11 +14,14 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// A schema of computed tables. Statements can also name its tables without the schema.
+/// A schema of computed tables.
 #[async_trait]
 pub trait SystemSchema: Send + Sync + fmt::Debug {
     /// Returns the name of the schema.
     fn name(&self) -> &str;
+
+    /// Returns whether statements can name its tables without the schema.
+    fn is_implied(&self) -> bool;
 
     /// Returns the names of the tables.
     fn tables(&self) -> Vec<String>;

@@ -15,7 +15,7 @@ mod texts;
 
 pub(crate) use collect::rules;
 pub(crate) use merged::{CompactRows, HashTables};
-pub(crate) use physical::{outcomes, registry};
+pub(crate) use physical::{expected_rows, outcomes, registry};
 pub(crate) use texts::TextsAsViews;
 
 use crate::file::pool_table;

@@ -10,9 +10,10 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Statistics};
 use datafusion::error::Result;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
@@ -32,6 +33,11 @@ use std::sync::Arc;
 /// Returns the registry from which DataFusion gets estimates for the operators of a plan.
 pub(crate) fn registry() -> StatisticsRegistry {
     StatisticsRegistry::with_providers(vec![Arc::new(Estimates), Arc::new(DefaultStatisticsProvider)])
+}
+
+/// Returns the estimated rows of a plan; `None` if nothing is known.
+pub(crate) fn expected_rows(plan: &dyn ExecutionPlan) -> Option<f64> {
+    registry().compute(plan).ok()?.base().num_rows.get_value().map(|rows| *rows as f64)
 }
 
 /// Describes, for each equi-join of a plan that has run, the estimated and the actual number of rows, a line each.
@@ -124,7 +130,8 @@ fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
         return of_aggregate(aggregate, input);
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        return projected(input.clone().filtered(HERE_SELECTIVITY), filter.projection().as_deref());
+        let share = selectivity(filter.predicate(), input);
+        return projected(input.clone().filtered(share), filter.projection().as_deref());
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let columns = projection.expr().iter().map(|e| known(input, &e.expr)).collect();
@@ -155,6 +162,33 @@ fn of_aggregate(aggregate: &AggregateExec, input: &Estimate) -> Option<Estimate>
 
 fn plan_columns(plan: &dyn ExecutionPlan) -> usize {
     plan.schema().fields().len()
+}
+
+/// Returns the fraction of rows for which a condition is true. A column equals a value of which nothing is known, such as a
+/// parameter, in one row of each distinct value.
+fn selectivity(predicate: &Arc<dyn PhysicalExpr>, input: &Estimate) -> f64 {
+    let (mut share, mut others) = (1.0, 1.0);
+    for condition in split_conjunction(predicate) {
+        let binary = condition.downcast_ref::<BinaryExpr>();
+        let sides =
+            binary.and_then(|binary| Some((of_side(input, binary.left())?, of_side(input, binary.right())?)));
+        match (binary.map(BinaryExpr::op), sides) {
+            (Some(Operator::Eq), Some((left, right))) => share /= left.max(right),
+            (Some(Operator::NotEq), _) => {}
+            _ => others = HERE_SELECTIVITY,
+        }
+    }
+    share * others
+}
+
+/// Returns the number of distinct values of a side of a comparison: a column, or one value for all rows; `None` for another
+/// expression.
+fn of_side(input: &Estimate, expr: &Arc<dyn PhysicalExpr>) -> Option<f64> {
+    if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        return of_side(input, cast.expr());
+    }
+    let is_known = expr.is::<Column>() || collect_columns(expr).is_empty();
+    is_known.then(|| known(input, expr).distinct.max(1.0))
 }
 
 fn projected(estimate: Estimate, columns: Option<&[usize]>) -> Option<Estimate> {

@@ -208,6 +208,15 @@ async fn what_fits_is_made_although_all_batches_together_would_not() {
     }
 }
 
+/// Runs that were sorted are merged by tasks, which compute the keys anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_merge_are_computed_while_the_statement_runs() {
+    let texts = "(SELECT lpad(value::varchar, 500, 'x') t FROM range(20000))";
+    let text = format!("SELECT t FROM {texts} ORDER BY substr(t, 1, 300)");
+    let batches = run(&session(512 << 20), &text).await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
+}
+
 /// Joins and UNNEST repeat string views, but do not copy the bytes of the strings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn texts_that_are_repeated_are_not_copied() {

@@ -198,6 +198,7 @@ fn planning_is_bounded() {
         let joins = (1..count).map(|i| format!(" JOIN range(50) t{i} ON t{i}.value = t0.value"));
         format!("SELECT count(*) FROM range(50) t0{}", joins.collect::<String>())
     };
+    let exclusive_ors = (0..12).fold("value".to_string(), |each, _| format!("({each} # {each})"));
     let columns = (0..16).map(|i| format!("value % {}", i + 2)).collect::<Vec<_>>().join(", ");
     let texts = [
         casts(200),
@@ -217,6 +218,7 @@ fn planning_is_bounded() {
         doubled(40, "SELECT x::varchar || x::varchar AS x FROM ?"),
         format!("SELECT count(*) FROM range(3) GROUP BY CUBE({columns})"),
         joins(60),
+        format!("SELECT {exclusive_ors} FROM range(3)"),
     ];
     for text in texts {
         guarded(&text.chars().take(200).collect::<String>(), move || {

@@ -9,12 +9,12 @@ use super::size;
 use super::stop::{Outcome, Stop, reason};
 use async_trait::async_trait;
 use clap::ArgGroup;
-use farpool::gateway::{Door, Gateway, flight, postgres};
+use farpool::gateway::{DATABASE, Door, Gateway, flight, postgres};
 use farpool::node::access::Proof;
 use farpool::node::{Node, native};
 use farpool::{
-    ClientOptions, ClientTls, Connector, Pool, PoolUrl, RemotePool, Result, ResultForm, SessionOptions,
-    WorkMemory,
+    ClientOptions, ClientTls, Connector, Pool, PoolUrl, RemotePool, Result, ResultForm, SchemaName,
+    SessionOptions, WorkMemory,
 };
 use farpool_wire::Socket;
 use farpool_wire::socket::pipe;
@@ -34,11 +34,16 @@ Examples:
   farpool gateway --postgres 127.0.0.1:5433   # psql -h 127.0.0.1 -p 5433
   farpool gateway --flight 127.0.0.1:32010    # ADBC and JDBC: grpc://127.0.0.1:32010
   farpool gateway --pool farpools://node7:9797 --postgres 0.0.0.0:5432 --tls-cert gw.pem --tls-key gw.key
+  farpool gateway --pool sales=farpool://a:9797 --pool web=farpool://b:9797 --postgres 127.0.0.1:5433
+                                              # psql … dbname=web; SELECT … FROM hits JOIN sales.public.orders …
 
 The gateway runs SQL for clients that speak other protocols: it plans statements, has the pool run what the pool can, \
 and does the rest (joins, sorts, windows) itself. It has no data, so that several may serve one pool. A client's \
 password is its token for the pool, with which the gateway asks; the name of the user is only shown. A pool \
-without tokens asks for no password.";
+without tokens asks for no password.
+
+Each of several pools is a database of its name, the first that of Flight SQL. Statements can name tables of the others \
+as DATABASE.SCHEMA.TABLE if the token is known there, too.";
 
 /// Maximum bytes that wait in each direction of a connection within the process.
 const PIPE_BYTES: usize = 1 << 20;
@@ -47,10 +52,10 @@ const PIPE_BYTES: usize = 1 << 20;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, group(ArgGroup::new("protocols").required(true).multiple(true)))]
 pub struct Args {
-    /// URL of the memory node [default: the variable FARPOOL_POOL, then the configuration file, then
-    /// farpool://127.0.0.1:9797]
-    #[arg(long, value_name = "URL")]
-    pool: Option<PoolUrl>,
+    /// URL of the memory node; repeatable, each then with the name of its database [default: the variable FARPOOL_POOL,
+    /// then the configuration file, then farpool://127.0.0.1:9797]
+    #[arg(long = "pool", value_name = "[NAME=]URL", value_parser = named_pool)]
+    pools: Vec<(String, PoolUrl)>,
 
     /// Address for PostgreSQL's protocol; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", group = "protocols")]
@@ -106,6 +111,29 @@ impl Door for Remote {
     }
 }
 
+/// Reads a URL that may have the name of a database in front.
+fn named_pool(text: &str) -> Result<(String, PoolUrl)> {
+    match text.split_once('=') {
+        Some((name, url)) if !name.contains([':', '/']) => {
+            Ok((SchemaName::new(name)?.as_str().to_string(), url.parse()?))
+        }
+        _ => Ok((DATABASE.to_string(), text.parse()?)),
+    }
+}
+
+/// Refuses pools of which two have one name.
+fn check_names(pools: &[(String, PoolUrl)]) -> Outcome {
+    let twice =
+        pools.iter().enumerate().find(|(at, (name, _))| pools[..*at].iter().any(|(known, _)| known == name));
+    match twice {
+        Some((_, (name, _))) => Err(Stop::usage(
+            format!("two pools are the database {name:?}"),
+            "give each a name of its own: --pool NAME=URL",
+        )),
+        None => Ok(()),
+    }
+}
+
 fn options(work_bytes: usize, timeout: Option<Duration>) -> SessionOptions {
     SessionOptions {
         rates: farpool::calibrated_rates(),
@@ -118,13 +146,25 @@ fn options(work_bytes: usize, timeout: Option<Duration>) -> SessionOptions {
 /// Runs the gateway until SIGINT or SIGTERM.
 pub fn run(args: Args) -> Outcome {
     let config = Config::read()?;
-    let url = match NamedPool::find(args.pool.as_ref(), &config)? {
-        Some(named) => named.url,
-        None => super::pool_args::POOL_DEFAULT.parse()?,
-    };
+    let mut pools = args.pools;
+    if pools.is_empty() {
+        let url = match NamedPool::find(None, &config)? {
+            Some(named) => named.url,
+            None => super::pool_args::POOL_DEFAULT.parse()?,
+        };
+        pools.push((DATABASE.to_string(), url));
+    }
+    check_names(&pools)?;
     let tls_ca = args.tls_ca.as_deref().map(super::pool_args::read_authorities).transpose()?;
     let tls = args.tls.files()?;
-    let door = Arc::new(Remote { url: url.clone(), tls: tls_ca, results: args.results });
+    let doors: Vec<(String, Arc<dyn Door>)> = pools
+        .iter()
+        .map(|(name, url)| {
+            let tls = tls_ca.clone();
+            let door = Remote { url: url.clone(), tls, results: args.results };
+            (name.clone(), Arc::new(door) as Arc<dyn Door>)
+        })
+        .collect();
     let work_bytes = args.work_memory.unwrap_or_else(farpool::work_bytes_default);
     let stop = first_signal()?.map(|()| service_manager::stopping());
     let runtime = super::runtime()?;
@@ -132,14 +172,16 @@ pub fn run(args: Args) -> Outcome {
         let postgres = Bound::of("--postgres", args.postgres.as_deref()).await?;
         let flight = Bound::of("--flight", args.flight.as_deref()).await?;
         // Asked once now, so that a wrong address fails early.
-        let is_open = match door.open(None).await {
-            Ok(_) => true,
-            Err(error) if error.kind == farpool::ErrorKind::Denied => false,
-            Err(error) => return Err(error.into()),
-        };
+        let mut open = None;
+        for ((_, door), (_, url)) in doors.iter().zip(&pools) {
+            match door.open(None).await {
+                Ok(_) => open = open.or(Some(url)),
+                Err(error) if error.kind == farpool::ErrorKind::Denied => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         let strangers = [&postgres, &flight].into_iter().flatten().find(|bound| !bound.address.ip().is_loopback());
-        if let Some(Bound { address, .. }) = strangers
-            && is_open
+        if let (Some(Bound { address, .. }), Some(url)) = (strangers, open)
             && !args.open
         {
             return Err(Stop::usage(
@@ -148,7 +190,7 @@ pub fn run(args: Args) -> Outcome {
                  or say that anyone may: --open",
             ));
         }
-        let gateway = Gateway::new(door, options(work_bytes, args.timeout));
+        let gateway = Gateway::over(doors, options(work_bytes, args.timeout));
         let mut following = JoinSet::new();
         let grpc = if tls.is_some() { "grpc+tls" } else { "grpc" };
         if let Some((files, first)) = tls {
@@ -159,7 +201,11 @@ pub fn run(args: Args) -> Outcome {
         let urls = [("postgresql", &postgres), (grpc, &flight)];
         let urls = urls.into_iter().filter_map(|(scheme, bound)| Some((scheme, bound.as_ref()?.address)));
         let urls: Vec<String> = urls.map(|(scheme, address)| format!("{scheme}://{address}")).collect();
-        let line = format!("listening on {}, over {url}\n", urls.join(" and "));
+        let over: Vec<String> = match pools.as_slice() {
+            [(_, url)] => vec![url.to_string()],
+            pools => pools.iter().map(|(name, url)| format!("{name} at {url}")).collect(),
+        };
+        let line = format!("listening on {}, over {}\n", urls.join(" and "), over.join(", "));
         let listeners = Listeners::of(postgres, flight)?;
         let mut out = io::stdout().lock();
         out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)?;

@@ -93,7 +93,7 @@ impl Service {
 
     async fn checked(&self, token: Option<&str>, connection: &Connection) -> Result<Arc<User>, Status> {
         let failed = |error: Error| status::status(&error);
-        if let Some(engine) = self.gateway().open_engine().await.map_err(failed)? {
+        if let Some(engine) = self.gateway().open_engine(0).await.map_err(failed)? {
             return Ok(self.users().of(engine));
         }
         let token = token.ok_or_else(|| refused("the pool asks for a token"))?;
@@ -102,7 +102,7 @@ impl Service {
                 .advise("give the gateway a certificate, and connect with TLS (grpc+tls://)");
             return Err(status::of_code(Code::Unauthenticated, &error));
         }
-        match self.gateway().engine(Some(token)).await {
+        match self.gateway().engine(Some(token), 0).await {
             Ok(engine) => Ok(self.users().of(engine)),
             Err(error) if error.kind == ErrorKind::Denied => {
                 // Whoever guesses gets few tries: there are few places for clients that are not known yet.

@@ -2,7 +2,7 @@
 
 use super::convert::{cast_batch, cast_column};
 use super::options::Options;
-use super::statements::{known_catalog, outside_of_transactions};
+use super::statements::{outside_of_transactions, pool_of};
 use super::status::{not_done, status};
 use super::uploads::Upload;
 use super::users::User;
@@ -35,7 +35,7 @@ pub(super) async fn ingest(
     mut upload: Upload,
 ) -> std::result::Result<u64, Status> {
     outside_of_transactions(command.transaction_id.as_deref())?;
-    known_catalog(command.catalog.as_deref())?;
+    let pool = pool_of(user, command.catalog.as_deref())?;
     if command.temporary {
         let advice = "load into a table, and drop it when it is not needed any more";
         return Err(not_done("temporary tables are not done", advice));
@@ -48,8 +48,8 @@ pub(super) async fn ingest(
     let loaded = running.guard(async move {
         let schema = upload.schema().await?;
         let schema = schema.ok_or_else(|| Error::invalid("rows without a schema"))?;
-        let target = target(user, options, &command, &schema).await?;
-        load(user, target, upload).await
+        let target = target(&*pool, options, &command, &schema).await?;
+        load(&*pool, target, upload).await
     });
     let loaded = loaded.await;
     user.engine.catalog.forget();
@@ -57,7 +57,7 @@ pub(super) async fn ingest(
 }
 
 async fn target(
-    user: &User,
+    pool: &dyn Pool,
     options: &Options,
     command: &CommandStatementIngest,
     rows: &Schema,
@@ -65,7 +65,7 @@ async fn target(
     let schema = command.schema.as_deref().filter(|schema| !schema.is_empty());
     let schema = schema.or(options.in_schema.as_deref()).unwrap_or(SchemaName::PUBLIC);
     let name = TableName::in_schema(&SchemaName::new(schema)?, &command.table)?;
-    let existing = match user.engine.catalog.pool().table(&name).await {
+    let existing = match pool.table(&name).await {
         Ok(info) => Some(info.schema),
         Err(error) if error.kind == ErrorKind::NotFound => None,
         Err(error) => return Err(error),
@@ -118,7 +118,7 @@ fn places(table: &Schema, rows: &Schema) -> Result<Vec<Option<usize>>> {
     Ok(table.fields().iter().map(place).collect())
 }
 
-async fn load(user: &User, target: Target, upload: Upload) -> Result<u64> {
+async fn load(pool: &dyn Pool, target: Target, upload: Upload) -> Result<u64> {
     let Target { name, mode, schema, places } = target;
     let count = Arc::new(AtomicU64::new(0));
     let (counted, columns) = (Arc::clone(&count), Arc::clone(&schema));
@@ -133,7 +133,7 @@ async fn load(user: &User, target: Target, upload: Upload) -> Result<u64> {
         }
     })
     .boxed();
-    user.engine.catalog.pool().load(&name, mode.into(), schema, None, batches).await?;
+    pool.load(&name, mode.into(), schema, None, batches).await?;
     Ok(count.load(Ordering::Relaxed))
 }
 

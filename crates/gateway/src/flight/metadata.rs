@@ -4,7 +4,6 @@ use super::convert::sent_type;
 use super::sql_info::{server_facts, types};
 use super::status::{defect, status};
 use super::users::User;
-use crate::engines::CATALOG;
 use arrow_array::RecordBatch;
 use arrow_flight::sql::Command;
 use arrow_flight::sql::metadata::{GetDbSchemasBuilder, GetTablesBuilder};
@@ -44,25 +43,30 @@ pub(super) async fn answer(
     let built = match command.clone() {
         Command::CommandGetCatalogs(asked) => {
             let mut catalogs = asked.into_builder();
-            catalogs.append(CATALOG);
+            user.engine.pools().into_iter().for_each(|(name, _)| catalogs.append(name));
             catalogs.build()
         }
         Command::CommandGetDbSchemas(asked) => {
             let mut schemas: GetDbSchemasBuilder = asked.into_builder();
-            for schema in schema_names(user).await.map_err(|error| status(&error))? {
-                schemas.append(CATALOG, schema);
+            for (catalog, pool) in user.engine.pools() {
+                for schema in schema_names(&*pool).await.map_err(|error| status(&error))? {
+                    schemas.append(&catalog, schema);
+                }
             }
             schemas.build()
         }
         Command::CommandGetTables(asked) => {
             let with_columns = asked.include_schema;
             let mut tables: GetTablesBuilder = asked.into_builder();
-            for table in listed(user, with_columns).await.map_err(|error| status(&error))? {
-                let name = &table.name;
-                let schema = name.schema();
-                tables
-                    .append(CATALOG, schema.as_str(), name.table(), table.kind, &table.schema)
-                    .map_err(defect)?;
+            for (catalog, pool) in user.engine.pools() {
+                let planner = with_columns.then_some(&user.engine.session);
+                for table in listed(&catalog, &*pool, planner).await.map_err(|error| status(&error))? {
+                    let name = &table.name;
+                    let schema = name.schema();
+                    tables
+                        .append(&catalog, schema.as_str(), name.table(), table.kind, &table.schema)
+                        .map_err(defect)?;
+                }
             }
             tables.build()
         }
@@ -83,8 +87,8 @@ pub(super) async fn answer(
     built.map(Some).map_err(defect)
 }
 
-async fn schema_names(user: &User) -> Result<Vec<String>> {
-    let listing = user.engine.catalog.pool().list(None).await?;
+async fn schema_names(pool: &dyn Pool) -> Result<Vec<String>> {
+    let listing = pool.list(None).await?;
     let others = listing.schemas.iter().map(|schema| schema.as_str().to_string());
     Ok([SchemaName::PUBLIC.to_string()].into_iter().chain(others).collect())
 }
@@ -96,37 +100,38 @@ struct Listed {
     schema: Schema,
 }
 
-/// Lists the tables and views; their columns are left out unless they are asked for.
-async fn listed(user: &User, with_columns: bool) -> Result<Vec<Listed>> {
-    let listing = user.engine.catalog.pool().list(None).await?;
+/// Lists the tables and views of a pool, which is `catalog`; the columns of views are those that `planner` finds.
+async fn listed(catalog: &str, pool: &dyn Pool, planner: Option<&Session>) -> Result<Vec<Listed>> {
+    let listing = pool.list(None).await?;
     let mut tables = Vec::new();
     for table in listing.tables {
-        let schema = described(&table.name, table.schema.fields());
+        let schema = described(catalog, &table.name, table.schema.fields());
         tables.push(Listed { name: table.name, kind: TABLE, schema });
     }
     for name in listing.views {
-        let schema = match with_columns {
+        let schema = match planner {
             // A view that cannot be planned, such as one over a table that was dropped, has no columns.
-            true => view_schema(&user.engine.session, &name).await.unwrap_or_else(|_| Schema::empty()),
-            false => Schema::empty(),
+            Some(planner) => view_schema(planner, catalog, &name).await.unwrap_or_else(|_| Schema::empty()),
+            None => Schema::empty(),
         };
         tables.push(Listed { name, kind: VIEW, schema });
     }
     Ok(tables)
 }
 
-async fn view_schema(session: &Session, name: &TableName) -> Result<Schema> {
-    let text = format!("SELECT * FROM {}.{}", quoted(name.schema().as_str()), quoted(name.table()));
+async fn view_schema(session: &Session, catalog: &str, name: &TableName) -> Result<Schema> {
+    let (schema, table) = (quoted(name.schema().as_str()), quoted(name.table()));
+    let text = format!("SELECT * FROM {}.{schema}.{table}", quoted(catalog));
     let columns = session.describe(&Statement::from(text.as_str()), &[]).await?;
-    Ok(described(name, columns.schema.fields()))
+    Ok(described(catalog, name, columns.schema.fields()))
 }
 
 /// Returns columns as they are sent, with what drivers look for in the metadata of each.
-fn described<'a>(table: &TableName, fields: impl IntoIterator<Item = &'a FieldRef>) -> Schema {
+fn described<'a>(catalog: &str, table: &TableName, fields: impl IntoIterator<Item = &'a FieldRef>) -> Schema {
     let column = |field: &FieldRef| {
         let key = |name: &str| format!("ARROW:FLIGHT:SQL:{name}");
         let mut facts = HashMap::from([
-            (key("CATALOG_NAME"), CATALOG.to_string()),
+            (key("CATALOG_NAME"), catalog.to_string()),
             (key("SCHEMA_NAME"), table.schema().as_str().to_string()),
             (key("TABLE_NAME"), table.table().to_string()),
             (key("TYPE_NAME"), sql_name(field.data_type())),

@@ -6,7 +6,6 @@
 use super::service::Service;
 use super::status::{malformed, status};
 use super::users::User;
-use crate::engines::CATALOG;
 use crate::postgres::settings::duration;
 use farpool_model::SchemaName;
 use parking_lot::Mutex;
@@ -105,11 +104,11 @@ enum Closed {
 }
 
 impl Options {
-    /// Sets an option; a value that says nothing sets its default.
-    fn set(&mut self, name: &str, value: &OptionValue) -> Result<(), Wrong> {
+    /// Sets an option of a session of `database`; a value that says nothing sets its default.
+    fn set(&mut self, database: &str, name: &str, value: &OptionValue) -> Result<(), Wrong> {
         match (name, &value.value) {
             ("catalog", None) => {}
-            ("catalog", Some(Value::Text(catalog))) if catalog.is_empty() || catalog == CATALOG => {}
+            ("catalog", Some(Value::Text(catalog))) if catalog.is_empty() || catalog == database => {}
             ("schema", None) => self.in_schema = None,
             ("schema", Some(Value::Text(schema))) => {
                 SchemaName::new(schema.as_str()).map_err(|_| Wrong::Value)?;
@@ -133,11 +132,11 @@ impl Options {
         Ok(())
     }
 
-    fn all(&self) -> HashMap<String, OptionValue> {
+    fn all(&self, database: &str) -> HashMap<String, OptionValue> {
         let text = |text: &str| Value::Text(text.to_string());
         let timeout = self.timeout.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
         [
-            ("catalog", text(CATALOG)),
+            ("catalog", text(database)),
             ("schema", text(self.in_schema.as_deref().unwrap_or(SchemaName::PUBLIC))),
             ("statement_timeout", Value::Integer(timeout)),
             ("timezone", text("UTC")),
@@ -197,7 +196,7 @@ impl Service {
         let mut options = session.lock();
         let mut errors = HashMap::new();
         for (name, value) in &request.options {
-            if let Err(wrong) = options.set(name, value) {
+            if let Err(wrong) = options.set(&user.engine.database, name, value) {
                 errors.insert(name.clone(), OptionError { value: wrong.into() });
             }
         }
@@ -206,7 +205,7 @@ impl Service {
 
     /// Returns the options of the client's session.
     pub(super) fn get_options(&self, user: &User, headers: &MetadataMap) -> Result<SessionAnswer, Status> {
-        let options = of_request(user, headers)?.all();
+        let options = of_request(user, headers)?.all(&user.engine.database);
         Ok(SessionAnswer { message: GetResult { options }.encode_to_vec(), cookie: None })
     }
 
@@ -232,21 +231,23 @@ mod tests {
     #[test]
     fn options_have_effects_and_what_is_none_is_told_apart() {
         let mut options = Options::default();
+        let set =
+            |options: &mut Options, name: &str, value: &OptionValue| options.set("farpool", name, value);
         let text = |text: &str| value(Value::Text(text.into()));
-        options.set("schema", &text("sales")).unwrap();
-        options.set("statement_timeout", &text("2s")).unwrap();
-        options.set("catalog", &text("farpool")).unwrap();
-        options.set("timezone", &text("utc")).unwrap();
+        set(&mut options, "schema", &text("sales")).unwrap();
+        set(&mut options, "statement_timeout", &text("2s")).unwrap();
+        set(&mut options, "catalog", &text("farpool")).unwrap();
+        set(&mut options, "timezone", &text("utc")).unwrap();
         assert_eq!(options.in_schema.as_deref(), Some("sales"));
         assert_eq!(options.timeout, Some(Duration::from_secs(2)));
-        options.set("statement_timeout", &value(Value::Integer(0))).unwrap();
-        options.set("schema", &OptionValue::default()).unwrap();
+        set(&mut options, "statement_timeout", &value(Value::Integer(0))).unwrap();
+        set(&mut options, "schema", &OptionValue::default()).unwrap();
         assert_eq!(options, Options::default());
-        assert_eq!(options.set("catalog", &text("other")), Err(Wrong::Value));
-        assert_eq!(options.set("timezone", &text("Asia/Tokyo")), Err(Wrong::Value));
-        assert_eq!(options.set("statement_timeout", &value(Value::Bool(true))), Err(Wrong::Value));
-        assert_eq!(options.set("work_mem", &text("1")), Err(Wrong::Name));
-        assert_eq!(options.all().len(), 4);
+        assert_eq!(set(&mut options, "catalog", &text("other")), Err(Wrong::Value));
+        assert_eq!(set(&mut options, "timezone", &text("Asia/Tokyo")), Err(Wrong::Value));
+        assert_eq!(set(&mut options, "statement_timeout", &value(Value::Bool(true))), Err(Wrong::Value));
+        assert_eq!(set(&mut options, "work_mem", &text("1")), Err(Wrong::Name));
+        assert_eq!(options.all("farpool").len(), 4);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use super::options::Options;
 use super::running::Running;
 use super::status::{not_done, of_failure, status};
 use super::users::User;
-use crate::engines::CATALOG;
 use crate::postgres::catalog::names_objects;
 use crate::postgres::commands::{Command, Kind, command};
 use arrow_schema::SchemaRef;
@@ -103,15 +102,16 @@ pub(super) fn outside_of_transactions(transaction: Option<&[u8]>) -> std::result
     }
 }
 
-/// Refuses a catalog that there is not.
-pub(super) fn known_catalog(catalog: Option<&str>) -> std::result::Result<(), Status> {
-    match catalog {
-        Some(catalog) if !catalog.is_empty() && catalog != CATALOG => {
-            let error = Error::not_found(format!("there is no catalog {catalog:?}"));
-            Err(status(&error.advise(format!("the only one is {CATALOG:?}"))))
-        }
-        _ => Ok(()),
-    }
+/// Returns the pool of a catalog; without a name, the first.
+pub(super) fn pool_of(user: &User, catalog: Option<&str>) -> std::result::Result<Arc<dyn Pool>, Status> {
+    let Some(catalog) = catalog.filter(|catalog| !catalog.is_empty()) else {
+        return Ok(Arc::clone(user.engine.catalog.pool()));
+    };
+    user.engine.pool(catalog).ok_or_else(|| {
+        let known: Vec<String> = user.engine.pools().into_iter().map(|(name, _)| name).collect();
+        let error = Error::not_found(format!("there is no catalog {catalog:?}"));
+        status(&error.advise(format!("there are: {}", known.join(", "))))
+    })
 }
 
 /// Plans a statement.

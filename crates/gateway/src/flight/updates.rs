@@ -131,7 +131,7 @@ async fn run(user: &User, asked: &Asked, values: Parameters, running: &Running) 
 
 /// The rows of an INSERT that is carried out for several rows of values.
 struct Inserted {
-    into: Option<(TableName, SchemaRef)>,
+    into: Option<(TableName, SchemaRef, Arc<dyn Pool>)>,
     /// Rows that were put together, and those that were not yet.
     batches: Vec<RecordBatch>,
     single: Vec<RecordBatch>,
@@ -154,12 +154,12 @@ impl Inserted {
                     .advise("run it once for each row")
             })?;
             let rows: Vec<RecordBatch> = change.rows()?.try_collect().await?;
-            Ok((change.table.clone(), Arc::clone(&change.schema), rows))
+            Ok((change.table.clone(), Arc::clone(&change.schema), Arc::clone(&change.pool), rows))
         });
-        let (table, schema, rows) = staged.await?;
+        let (table, schema, pool, rows) = staged.await?;
         match &self.into {
-            None => self.into = Some((table, schema)),
-            Some((known, columns)) if *known == table && *columns == schema => {}
+            None => self.into = Some((table, schema, pool)),
+            Some((known, columns, _)) if *known == table && *columns == schema => {}
             Some(_) => return Err(Error::stale("the table has changed while rows were inserted")),
         }
         self.single.extend(rows.into_iter().filter(|rows| rows.num_rows() > 0));
@@ -170,7 +170,9 @@ impl Inserted {
     }
 
     fn put_together(&mut self) -> Result<()> {
-        let Some((_, schema)) = self.into.as_ref().filter(|_| !self.single.is_empty()) else { return Ok(()) };
+        let Some((_, schema, _)) = self.into.as_ref().filter(|_| !self.single.is_empty()) else {
+            return Ok(());
+        };
         let rows = concat_batches(schema, &std::mem::take(&mut self.single))
             .map_err(|error| Error::internal(format!("rows that do not go together: {error}")))?;
         let bytes = rows.get_array_memory_size();
@@ -187,9 +189,8 @@ impl Inserted {
     /// Loads the rows; returns their number.
     async fn load(mut self, user: &User, running: &Running) -> Result<u64> {
         self.put_together()?;
-        let Some((table, schema)) = self.into else { return Ok(0) };
+        let Some((table, schema, pool)) = self.into else { return Ok(0) };
         let rows = count_of(&self.batches);
-        let pool = Arc::clone(user.engine.catalog.pool());
         let batches = stream::iter(self.batches.into_iter().map(Ok)).boxed();
         let load =
             async move { pool.load(&table, LoadMode::Append.into(), schema, Some(rows), batches).await };

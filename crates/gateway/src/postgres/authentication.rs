@@ -107,7 +107,7 @@ pub(super) async fn greet(
         return Err(refused(code::PROGRAM_LIMIT_EXCEEDED, "the settings are too long"));
     }
     settings.begin();
-    let engine = authenticate(gateway, link, user).await?;
+    let engine = authenticate(gateway, link, user, value("database")).await?;
     let entry = cancels.enter()?;
     Ok(Greeting::Welcome(Box::new((engine, settings, entry))))
 }
@@ -117,16 +117,26 @@ fn refused(code: &'static str, message: &str) -> Gone {
 }
 
 /// Finds out who the client is; returns the client's engine.
-async fn authenticate(gateway: &Gateway, link: &mut Link, user: &str) -> Result<Arc<Engine>, Gone> {
-    if let Some(engine) = gateway.open_engine().await? {
+async fn authenticate(
+    gateway: &Gateway,
+    link: &mut Link,
+    user: &str,
+    database: Option<&str>,
+) -> Result<Arc<Engine>, Gone> {
+    // As in PostgreSQL, the database has the name of the user if none is given. Which there are is told to everybody.
+    let database = gateway.database(Some(database.unwrap_or(user))).map_err(|error| {
+        let failure = Failure::new(code::INVALID_CATALOG_NAME, error.message);
+        Gone::Refused(failure.hint(error.advice.unwrap_or_default()).fatal())
+    })?;
+    if let Some(engine) = gateway.open_engine(database).await? {
         return Ok(engine);
     }
-    let token = match gateway.proof(user)? {
+    let token = match gateway.proof(user, database)? {
         Some(proof) => proven(link, proof).await?,
         None => Some(sent(link).await?),
     };
     let engine = match &token {
-        Some(token) => gateway.engine(Some(token)).await.map(Some),
+        Some(token) => gateway.engine(Some(token), database).await.map(Some),
         None => Ok(None),
     };
     match engine {

@@ -7,13 +7,14 @@ use super::headers::normal;
 use super::walk::{Look, Walk};
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, TableAlias, TableAliasColumnDef, TableFactor,
-    VisitorMut,
+    Value, VisitorMut,
 };
 use std::ops::ControlFlow;
 
 /// Table functions that also exist as functions which return lists. They are also the names of the functions' columns.
 const SERIES: &[&str] = &["generate_series", "range"];
 const COLUMN: &str = "value";
+const UNNEST: &str = "unnest";
 
 pub(super) fn apply(table: &mut TableFactor) {
     if let Some(unnest) = unnested(table) {
@@ -25,12 +26,51 @@ pub(super) fn apply(table: &mut TableFactor) {
     }
 }
 
-/// Returns the UNNEST that is equivalent to a call of a table function in [`SERIES`]; `None` for any other table.
-fn unnested(table: &TableFactor) -> Option<TableFactor> {
-    let (name, args, alias) = match table {
-        TableFactor::Function { name, args, alias, with_ordinality: false, .. } => (name, args, alias),
-        TableFactor::Table { name, args: Some(args), alias, with_ordinality: false, .. } => {
-            (name, &args.args, alias)
+/// Rewrites `unnest(list) WITH ORDINALITY u(x, n)`, or one of a series, to an UNNEST of the list and of the places in it.
+pub(super) fn with_places(table: &mut TableFactor) {
+    let (name, mut lists, alias) = match table {
+        TableFactor::UNNEST { array_exprs, alias, with_ordinality: true, .. } => {
+            (UNNEST.to_string(), array_exprs.clone(), alias.clone())
+        }
+        _ => match called(table) {
+            Some(Called { name, values, alias, with_ordinality: true }) => match name.as_str() {
+                UNNEST => (name, values, alias.clone()),
+                _ => (name.clone(), vec![call(&name, values)], alias.clone()),
+            },
+            _ => return,
+        },
+    };
+    let mut alias = alias.unwrap_or_else(|| named(&name));
+    for place in alias.columns.len()..=lists.len() {
+        let name = match place {
+            place if place == lists.len() => Ident::new("ordinality"),
+            0 if lists.len() == 1 => alias.name.clone(),
+            _ => Ident::new(&name),
+        };
+        alias.columns.push(TableAliasColumnDef { name, data_type: None });
+    }
+    let lengths = lists.iter().map(|list| call("array_length", vec![list.clone()])).collect();
+    let first = Expr::value(Value::Number("1".into(), false));
+    lists.push(call("generate_series", vec![first, call("greatest", lengths)]));
+    *table = of(lists, Some(alias));
+}
+
+/// A call in FROM of a function that returns lists.
+struct Called<'a> {
+    name: String,
+    values: Vec<Expr>,
+    alias: &'a Option<TableAlias>,
+    with_ordinality: bool,
+}
+
+/// Returns the call of UNNEST, or of a function in [`SERIES`]; `None` for any other table.
+fn called(table: &TableFactor) -> Option<Called<'_>> {
+    let (name, args, alias, with_ordinality) = match table {
+        TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+            (name, args, alias, *with_ordinality)
+        }
+        TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => {
+            (name, &args.args, alias, *with_ordinality)
         }
         _ => return None,
     };
@@ -40,10 +80,17 @@ fn unnested(table: &TableFactor) -> Option<TableFactor> {
         _ => None,
     });
     let values = values.collect::<Option<Vec<Expr>>>()?;
-    if name == "unnest" {
+    let is_known = name == UNNEST || SERIES.contains(&&*name);
+    is_known.then_some(Called { name, values, alias, with_ordinality })
+}
+
+/// Returns the UNNEST that is equivalent to a call in FROM; `None` for any other table, and for a series of constants.
+fn unnested(table: &TableFactor) -> Option<TableFactor> {
+    let Called { name, values, alias, .. } = called(table)?;
+    if name == UNNEST {
         return Some(of(values, alias.clone()));
     }
-    if !SERIES.contains(&&*name) || !values.iter().any(has_column) {
+    if !values.iter().any(has_column) {
         return None;
     }
     let mut alias = alias.clone().unwrap_or_else(|| named(&name));

@@ -211,6 +211,8 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, naming: Na
         Statement::Statement(statement) => {
             match &mut **statement {
                 SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, naming),
+                // There are neither sequences nor foreign keys, which these would be about.
+                SqlStatement::Truncate(truncate) => (truncate.identity, truncate.cascade) = (None, None),
                 SqlStatement::CreateTable(create) => {
                     if let Some(query) = &mut create.query {
                         headers::name_columns(query, naming);
@@ -237,7 +239,8 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, naming: Na
     visit(statement, &mut same_names::Scopes::new(lowers))?;
     parameters::number(statement)?;
     let functions = Functions { state, copied: 0 };
-    visit(statement, &mut Rules { text, lowers, is_of_postgres: naming.is_of_postgres, functions })?;
+    let database = postgres::database(state.config_options());
+    visit(statement, &mut Rules { text, lowers, database, functions })?;
     // With this option, DataFusion keeps the digits of numbers itself.
     let keeps_digits = state.config_options().sql_parser.parse_float_as_decimal;
     match !keeps_digits && has_exact_numbers(statement) {
@@ -333,8 +336,8 @@ struct Rules<'a> {
     text: &'a str,
     /// Whether names without quotes are converted to lower case.
     lowers: bool,
-    /// Whether forms that mean something else in PostgreSQL have that meaning.
-    is_of_postgres: bool,
+    /// The name of the database, if forms that mean something else in PostgreSQL have that meaning.
+    database: Option<&'a str>,
     functions: Functions<'a>,
 }
 
@@ -385,7 +388,8 @@ impl VisitorMut for Rules<'_> {
     }
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
-        if self.is_of_postgres {
+        if let Some(database) = self.database {
+            qualified::without_database(table, database);
             postgres_forms::name_by_alias(table);
         }
         lateral_lists::apply(table);
@@ -395,6 +399,7 @@ impl VisitorMut for Rules<'_> {
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
         semi_joins::in_brackets(table);
         qualified::in_from(table);
+        lateral_lists::with_places(table);
         flow(
             undone::table(table)
                 .and_then(|()| joins::in_brackets(table))
@@ -412,7 +417,7 @@ impl VisitorMut for Rules<'_> {
         intervals::apply(expr);
         timestamps::apply(expr);
         zones::apply(expr);
-        let of_postgres = if self.is_of_postgres { postgres_forms::apply(expr) } else { Ok(()) };
+        let of_postgres = if self.database.is_some() { postgres_forms::apply(expr) } else { Ok(()) };
         flow(
             of_postgres
                 .and_then(|()| qualified::apply(expr))

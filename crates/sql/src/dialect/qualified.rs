@@ -120,6 +120,21 @@ pub(super) fn in_from(table: &mut TableFactor) {
     }
 }
 
+/// Removes `database`, which is the session's, from the name of a table of the catalog or of the information schema: these
+/// stand in no pool.
+pub(super) fn without_database(table: &mut TableFactor, database: &str) {
+    let TableFactor::Table { name, args: None, .. } = table else { return };
+    let is_named = |part: &ObjectNamePart, names: &[&str]| {
+        part.as_ident().is_some_and(|part| names.contains(&part.value.as_str()))
+    };
+    if let [first, schema, _] = name.0.as_slice()
+        && is_named(first, &[database])
+        && is_named(schema, &[CATALOG, "information_schema"])
+    {
+        name.0.remove(0);
+    }
+}
+
 /// Removes the catalog from the name of a function.
 fn without(name: &mut ObjectName) {
     if let [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(function)] = name.0.as_slice()

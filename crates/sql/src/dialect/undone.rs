@@ -135,6 +135,7 @@ pub(super) fn table(table: &TableFactor) -> Result<()> {
             (sample.is_some(), others.into_iter().find(|(is_asked, _)| *is_asked))
         }
         TableFactor::Derived { sample, .. } => (sample.is_some(), None),
+        TableFactor::Function { with_ordinality: true, .. } => (false, Some((true, "WITH ORDINALITY"))),
         _ => (false, None),
     };
     refuse(sample, "TABLESAMPLE", "use WHERE random() < 0.01 for about one row in a hundred")?;

@@ -72,12 +72,11 @@ pub fn entered() -> Option<Arc<Entered>> {
     with(|current| current.map(|current| Arc::clone(&current.entered)))
 }
 
-/// Runs `work` (one poll of a task) while the thread works for `entered`.
-pub fn enter<T>(entered: &Arc<Entered>, work: impl FnOnce() -> T) -> T {
+/// Runs `work` (one poll of a task) while the thread works for `entered`. Results of functions are charged to the account
+/// `charge`; without one, to that of planning.
+pub fn enter<T>(entered: &Arc<Entered>, charge: Option<&Arc<Charge>>, work: impl FnOnce() -> T) -> T {
     let since = with(|current| current.map(|current| current.since)).unwrap_or_else(Instant::now);
-    let next = Current { entered: Arc::clone(entered), since, charge: None };
-    let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(next)));
-    work()
+    within(Current { entered: Arc::clone(entered), since, charge: charge.cloned() }, work)
 }
 
 /// Runs `work` while results of functions are charged to the account `charge`.
@@ -88,14 +87,17 @@ pub fn charging<T>(charge: &Arc<Charge>, work: impl FnOnce() -> T) -> T {
     if let Some(above) = next.charge.replace(Arc::clone(charge)) {
         above.release();
     }
-    let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(next)));
-    work()
+    within(next, work)
 }
 
 /// Runs `work` with an account of its own for results of functions, which are released when it returns.
 pub fn charging_for_now<T>(work: impl FnOnce() -> T) -> T {
     let Some(next) = with(|current| current.cloned()) else { return work() };
-    let next = Current { charge: Some(Arc::default()), ..next };
+    within(Current { charge: Some(Arc::default()), ..next }, work)
+}
+
+/// Runs `work` as the thread's current one.
+fn within<T>(next: Current, work: impl FnOnce() -> T) -> T {
     let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(next)));
     work()
 }

@@ -62,7 +62,7 @@ impl Interrupt {
         tasks::install();
         let entered = Entered::new(Arc::clone(&self.0));
         let mut work = std::pin::pin!(work);
-        std::future::poll_fn(move |context| current::enter(&entered, || work.poll_unpin(context))).await
+        std::future::poll_fn(move |context| current::enter(&entered, None, || work.poll_unpin(context))).await
     }
 
     /// Makes statements within the work fail as cancelled at their next check, which is within a few milliseconds. Does

@@ -135,7 +135,7 @@ impl Scope {
             if let Some(reason) = self.reason() {
                 return Poll::Ready(Err(reason));
             }
-            let polled = current::enter(&entered, || work.poll_unpin(context));
+            let polled = current::enter(&entered, None, || work.poll_unpin(context));
             // Work that is stopped may fail with another error, or seem to have ended; the reason for the stop takes
             // precedence.
             match (polled, self.reason()) {

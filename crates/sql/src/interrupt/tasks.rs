@@ -6,12 +6,14 @@ use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::any::Any;
-use std::sync::Once;
+use std::sync::{Arc, Once};
+use std::task::Context;
 
 type Output = Box<dyn Any + Send>;
 type Block = Box<dyn FnOnce() -> Output + Send>;
 
-/// A tracer for DataFusion that enters the scope at each poll of a task, and for the whole of a blocking closure.
+/// A tracer for DataFusion that enters the scope at each poll of a task, and for the whole of a blocking closure. A task is
+/// a part of an operator, which runs: its functions are charged to an account of its own.
 struct Inherit;
 
 /// Installs [`Inherit`] in this process. If the process has set another tracer before, that one stays, and the engine's
@@ -26,11 +28,15 @@ pub(super) fn install() {
 impl JoinSetTracer for Inherit {
     fn trace_future(&self, mut task: BoxFuture<'static, Output>) -> BoxFuture<'static, Output> {
         let Some(entered) = current::entered() else { return task };
-        futures::future::poll_fn(move |context| current::enter(&entered, || task.poll_unpin(context))).boxed()
+        let charge = Arc::default();
+        let poll = move |context: &mut Context<'_>| {
+            current::enter(&entered, Some(&charge), || task.poll_unpin(context))
+        };
+        futures::future::poll_fn(poll).boxed()
     }
 
     fn trace_block(&self, work: Block) -> Block {
         let Some(entered) = current::entered() else { return work };
-        Box::new(move || current::enter(&entered, work))
+        Box::new(move || current::enter(&entered, Some(&Arc::default()), work))
     }
 }

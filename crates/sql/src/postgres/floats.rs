@@ -70,16 +70,20 @@ fn in_range(result: f64, may_be_infinite: bool, may_be_zero: bool) -> Result<(),
 /// The cases of `dpow`.
 fn power(arguments: &[f64], result: f64) -> Result<(), Failed> {
     let &[base, exponent] = arguments else { return Ok(()) };
-    if base.is_nan() || exponent.is_nan() || base.is_infinite() || exponent.is_infinite() {
+    if base.is_nan() || exponent.is_nan() {
         return Ok(());
     }
-    if base == 0.0 {
-        return if exponent < 0.0 { Err("zero raised to a negative power is undefined") } else { Ok(()) };
+    if base == 0.0 && exponent < 0.0 {
+        return Err("zero raised to a negative power is undefined");
     }
-    if base < 0.0 && exponent.fract() != 0.0 {
+    // An infinity counts as a whole number.
+    if base < 0.0 && exponent.floor() != exponent {
         return Err("a negative number raised to a non-integer power yields a complex result");
     }
-    in_range(result, false, false)
+    match base == 0.0 || base.is_infinite() || exponent.is_infinite() {
+        true => Ok(()),
+        false => in_range(result, false, false),
+    }
 }
 
 /// Returns the function with PostgreSQL's errors, if it has some and an argument is a float.
@@ -218,6 +222,10 @@ mod tests {
         assert_eq!(check("power", &[f64::INFINITY, 2.0], f64::INFINITY), Ok(()));
         assert_eq!(check("power", &[10.0, 400.0], f64::INFINITY), Err(OVERFLOW));
         assert!(check("power", &[-8.0, 0.5], f64::NAN).is_err());
+        assert!(check("power", &[f64::NEG_INFINITY, 0.5], f64::INFINITY).is_err());
+        assert_eq!(check("power", &[-2.0, f64::NEG_INFINITY], 0.0), Ok(()));
+        assert_eq!(check("power", &[0.0, 2.0], 0.0), Ok(()));
+        assert!(check("power", &[0.0, f64::NEG_INFINITY], f64::INFINITY).is_err());
         assert_eq!(check("sin", &[f64::INFINITY], f64::NAN), Err(INPUT));
         assert_eq!(check("sqrt", &[f64::NAN], f64::NAN), Ok(()));
         assert!(divided(1.0, 0.0, f64::INFINITY).is_err());

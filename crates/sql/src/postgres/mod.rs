@@ -16,7 +16,7 @@ mod times;
 
 pub(crate) use means::rewrite as means;
 pub(crate) use quotients::quotient;
-pub(crate) use times::{is_time_between, time_between};
+pub(crate) use times::{is_time_between, time_between, with_times};
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
@@ -40,7 +40,10 @@ use std::sync::Arc;
 
 /// An extension of a session's configuration: statements mean what PostgreSQL means where it differs.
 #[derive(Clone, Debug, Default)]
-pub struct PostgresMeaning;
+pub struct PostgresMeaning {
+    /// The name of the database.
+    pub database: String,
+}
 
 impl ConfigExtension for PostgresMeaning {
     const PREFIX: &'static str = "postgres_meaning";
@@ -71,7 +74,12 @@ impl ExtensionOptions for PostgresMeaning {
 
 /// Returns whether statements have PostgreSQL's meaning in a session with this configuration.
 pub(crate) fn is_meant(options: &ConfigOptions) -> bool {
-    options.extensions.get::<PostgresMeaning>().is_some()
+    database(options).is_some()
+}
+
+/// Returns the name of the database if statements have PostgreSQL's meaning.
+pub(crate) fn database(options: &ConfigOptions) -> Option<&str> {
+    options.extensions.get::<PostgresMeaning>().map(|meaning| meaning.database.as_str())
 }
 
 /// Rewrites a cast whose result is another one in PostgreSQL.

@@ -109,13 +109,20 @@ fn node(plan: LogicalPlan, is_of_postgres: bool) -> Result<Transformed<LogicalPl
 
 /// Rewrites an expression depending on the types of its operands. The operands have been rewritten already.
 fn expression(expr: Expr, columns: &DFSchema, is_of_postgres: bool) -> Result<Transformed<Expr>> {
+    if is_of_postgres
+        && let Expr::BinaryExpr(binary) = &expr
+        && let Some(timed) = postgres::with_times(binary, columns)?
+    {
+        let timed = Expr::BinaryExpr(timed).transform_up(|expr| expression(expr, columns, true))?;
+        return Ok(Transformed::yes(timed.data));
+    }
     numbers::check_expression(&expr, columns)?;
     match expr {
         Expr::BinaryExpr(binary) if is_comparison(binary.op) => compared(binary, columns),
         Expr::BinaryExpr(binary) if is_of_postgres && binary.op == Operator::Divide => {
             postgres::quotient(binary, columns)
         }
-        Expr::BinaryExpr(binary) if binary.op == Operator::BitwiseXor => xors::repeated(binary),
+        Expr::BinaryExpr(binary) if binary.op == Operator::BitwiseXor => Ok(xors::repeated(binary)),
         Expr::BinaryExpr(binary) if is_of_postgres && postgres::is_time_between(&binary, columns)? => {
             postgres::time_between(binary, columns)
         }

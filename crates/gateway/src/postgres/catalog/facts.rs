@@ -17,6 +17,8 @@ const FIRST_OID: i64 = 16_384;
 /// Facts about the tables of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
+    /// The name of the database.
+    pub database: String,
     /// The schemas by their object ids.
     pub schemas: BTreeMap<i64, String>,
     /// The tables and views by their object ids.
@@ -47,10 +49,10 @@ impl RelationFacts {
 }
 
 impl Facts {
-    /// Asks a pool; `planner` plans its views.
-    pub async fn of(pool: &dyn Pool, planner: Option<&Session>) -> Result<Self> {
+    /// Asks a pool, which is `database`; `planner` plans its views.
+    pub async fn of(pool: &dyn Pool, database: String, planner: Option<&Session>) -> Result<Self> {
         let listing = pool.list(None).await?;
-        let mut facts = Facts::default();
+        let mut facts = Facts { database, ..Facts::default() };
         facts.schemas.insert(PG_CATALOG, "pg_catalog".into());
         facts.schemas.insert(PUBLIC, "public".into());
         for schema in ["information_schema"].into_iter().chain(listing.schemas.iter().map(|s| s.as_str())) {
@@ -98,6 +100,11 @@ impl Facts {
     /// Returns the object id of a schema.
     pub fn schema(&self, name: &str) -> Option<i64> {
         self.schemas.iter().find(|(_, known)| *known == name).map(|(oid, _)| *oid)
+    }
+
+    /// Returns the name of the schema of a table or view.
+    pub fn schema_of(&self, relation: &RelationFacts) -> &str {
+        self.schemas.get(&relation.schema).map_or("public", String::as_str)
     }
 
     /// Returns the object id of a table or view, of which the name may be qualified and in quotes.

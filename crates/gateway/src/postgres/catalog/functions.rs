@@ -17,8 +17,6 @@ type Known = Arc<RwLock<Arc<Facts>>>;
 
 /// The name of the only user that objects belong to.
 pub(super) const OWNER: &str = "farpool";
-/// The name of the only database.
-pub(super) const DATABASE: &str = "farpool";
 
 pub(super) const TEXT: DataType = DataType::Utf8;
 pub(super) const OID: DataType = DataType::Int64;
@@ -120,7 +118,7 @@ pub(super) fn all(facts: &Known) -> Vec<SystemFunction> {
             Ok(Arc::new((0..rows).map(name).collect::<StringArray>()))
         }),
     });
-    all.extend(constants());
+    all.extend(constants(&facts.read().database));
     all.extend(super::lists::all());
     all
 }
@@ -130,7 +128,7 @@ fn oid_of(written: &str, named: impl Fn(&str) -> Option<i64>) -> Option<i64> {
     written.parse().ok().or_else(|| named(written))
 }
 
-/// The size of the only database, whichever number or name is given.
+/// The size of the database, whichever number or name is given.
 fn database_size(facts: &Known) -> SystemFunction {
     let facts = Arc::clone(facts);
     SystemFunction {
@@ -146,7 +144,7 @@ fn database_size(facts: &Known) -> SystemFunction {
 }
 
 /// Functions whose result is always the same, because there is nothing of their kind.
-fn constants() -> Vec<SystemFunction> {
+fn constants(database: &str) -> Vec<SystemFunction> {
     let (boolean, int) = (DataType::Boolean, DataType::Int32);
     let nothing: &[(&str, &[&[DataType]])] = &[
         ("pg_get_expr", &[&[TEXT, OID], &[TEXT, OID, boolean.clone()]]),
@@ -198,8 +196,9 @@ fn constants() -> Vec<SystemFunction> {
     let text = |text: &str| Value::Text(text.to_string());
     let version = format!("PostgreSQL {SERVER_VERSION}");
     all.push(always("version", vec![vec![]], Value::Text(version)));
-    all.push(always("current_database", vec![vec![]], text(DATABASE)));
-    all.push(always("current_catalog", vec![vec![]], text(DATABASE)));
+    for name in ["current_database", "current_catalog"] {
+        all.push(always(name, vec![vec![]], text(database)));
+    }
     all.push(always("current_schema", vec![vec![]], text("public")));
     for name in ["current_user", "session_user", "current_role", "user"] {
         all.push(always(name, vec![vec![]], text(OWNER)));
@@ -321,7 +320,7 @@ fn size(bytes: i64) -> String {
 }
 
 /// Returns the name of a type as `format_type` writes it.
-fn type_name(type_oid: i64, modifier: i32) -> String {
+pub(super) fn type_name(type_oid: i64, modifier: i32) -> String {
     let known = u32::try_from(type_oid).unwrap_or(0);
     if let Some(element) = farpool_postgres::types::element_of(known) {
         return format!("{}[]", type_name(element.into(), modifier));

@@ -3,7 +3,9 @@
 
 mod facts;
 mod functions;
+mod information;
 mod lists;
+mod rows;
 mod tables;
 
 use async_trait::async_trait;
@@ -42,12 +44,14 @@ impl fmt::Debug for Catalog {
 }
 
 impl Catalog {
-    /// Creates the catalog of the tables of `pool`, of which `planner` plans the views.
-    pub fn new(pool: Arc<dyn Pool>, planner: Session) -> Arc<Self> {
+    /// Creates the catalog of the tables of `pool`, which is `database`; `planner` plans its views.
+    pub fn new(pool: Arc<dyn Pool>, planner: Session, database: &str) -> Arc<Self> {
         let cell = OnceLock::new();
         // A new cell is empty.
         drop(cell.set(planner));
-        Arc::new(Catalog { pool, planner: cell, facts: Arc::default(), asked: Mutex::default() })
+        let facts = Facts { database: database.to_string(), ..Facts::default() };
+        let facts = Arc::new(RwLock::new(Arc::new(facts)));
+        Arc::new(Catalog { pool, planner: cell, facts, asked: Mutex::default() })
     }
 
     /// Returns the functions over the catalog.
@@ -77,7 +81,8 @@ impl Catalog {
         let is_new = self.asked.lock().is_some_and(|asked| asked.elapsed() < KEPT);
         if !is_new {
             let now = Instant::now();
-            let facts = Arc::new(Facts::of(&*self.pool, self.planner.get()).await?);
+            let database = self.facts.read().database.clone();
+            let facts = Arc::new(Facts::of(&*self.pool, database, self.planner.get()).await?);
             *self.facts.write() = facts;
             *self.asked.lock() = Some(now);
         }
@@ -91,6 +96,10 @@ impl SystemSchema for Catalog {
         "pg_catalog"
     }
 
+    fn is_implied(&self) -> bool {
+        true
+    }
+
     fn tables(&self) -> Vec<String> {
         tables::names().map(str::to_string).collect()
     }
@@ -101,5 +110,32 @@ impl SystemSchema for Catalog {
 
     async fn rows(&self, table: &str) -> Result<arrow_array::RecordBatch> {
         tables::rows(&*self.facts().await?, table)
+    }
+}
+
+/// The information schema of the SQL standard over the same facts, as PostgreSQL has it.
+#[derive(Debug)]
+pub(crate) struct InformationSchema(pub Arc<Catalog>);
+
+#[async_trait]
+impl SystemSchema for InformationSchema {
+    fn name(&self) -> &str {
+        "information_schema"
+    }
+
+    fn is_implied(&self) -> bool {
+        false
+    }
+
+    fn tables(&self) -> Vec<String> {
+        information::names().map(str::to_string).collect()
+    }
+
+    fn has(&self, table: &str) -> bool {
+        information::names().any(|name| name == table)
+    }
+
+    async fn rows(&self, table: &str) -> Result<arrow_array::RecordBatch> {
+        information::rows(&*self.0.facts().await?, table)
     }
 }

@@ -1,16 +1,12 @@
 //! The tables of the system catalog: their columns as in PostgreSQL 15, and the rows of those that have any here.
 
 use super::facts::{Facts, PG_CATALOG, RelationFacts};
-use super::functions::{DATABASE, OWNER};
+use super::functions::OWNER;
+use super::rows::{Bool, Cell, Float, Int, Rows, text};
 use crate::postgres::settings::Settings;
-use arrow_array::builder::{Int64Builder, ListBuilder, StringBuilder};
-use arrow_array::{
-    ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray,
-};
-use arrow_schema::{Field, Schema};
+use arrow_array::RecordBatch;
 use farpool_model::{Error, Result};
 use farpool_postgres::types::{PostgresType, array_of, oid};
-use std::sync::Arc;
 
 /// The object id of the owner of everything, that of the first user of a PostgreSQL.
 const OWNER_OID: i64 = 10;
@@ -22,9 +18,7 @@ const HEAP_OID: i64 = 2;
 const DEFAULT_COLLATION: i64 = 100;
 const C_COLLATION: i64 = 950;
 
-/// The tables with their columns: names and types. Types are `o` for an object id, `b` for a boolean, `2`, `4` and `8`
-/// for integers of so many bytes, `f` for a float, `t` for text, `a` for an array of texts, and `i` for one of integers.
-/// `tableoid` is a column that PostgreSQL does not show in `*`.
+/// The tables with their columns, as [`Rows::new`] takes them. `tableoid` is a column that PostgreSQL does not show in `*`.
 const TABLES: &[(&str, &str)] = &[
     ("pg_am", "oid:o amname:t amhandler:t amtype:t"),
     ("pg_attrdef", "oid:o adrelid:o adnum:2 adbin:t"),
@@ -277,7 +271,7 @@ pub(super) fn rows(facts: &Facts, table: &str) -> Result<RecordBatch> {
     let columns = TABLES.iter().find(|(name, _)| *name == table).map(|(_, columns)| *columns);
     let columns =
         columns.ok_or_else(|| Error::internal(format!("there is no table {table} of the catalog")))?;
-    let mut rows = Rows { columns: columns.split_whitespace().collect(), rows: Vec::new() };
+    let mut rows = Rows::new(columns);
     match table {
         "pg_am" => rows.add(&[("oid", Int(HEAP_OID)), ("amname", text("heap")), ("amtype", text("t"))]),
         "pg_namespace" => facts.schemas.iter().for_each(|(oid, name)| {
@@ -305,7 +299,7 @@ pub(super) fn rows(facts: &Facts, table: &str) -> Result<RecordBatch> {
         }
         "pg_database" => rows.add(&[
             ("oid", Int(DATABASE_OID)),
-            ("datname", text(DATABASE)),
+            ("datname", text(&facts.database)),
             ("datdba", Int(OWNER_OID)),
             ("encoding", Int(6)),
             ("datlocprovider", text("c")),
@@ -407,7 +401,7 @@ pub(super) fn rows(facts: &Facts, table: &str) -> Result<RecordBatch> {
 }
 
 fn schema_of(facts: &Facts, relation: &RelationFacts) -> Cell {
-    text(facts.schemas.get(&relation.schema).map_or("public", String::as_str))
+    text(facts.schema_of(relation))
 }
 
 fn class(rows: &mut Rows, oid: i64, relation: &RelationFacts) {
@@ -526,96 +520,12 @@ fn data_type(rows: &mut Rows, (type_oid, name, size, category): &(u32, &str, i16
     }
 }
 
-/// A value of a row.
-#[derive(Clone, Debug)]
-enum Cell {
-    Bool(bool),
-    Int(i64),
-    Float(f32),
-    Text(String),
-}
-
-use Cell::{Bool, Float, Int};
-
-fn text(text: &str) -> Cell {
-    Cell::Text(text.to_string())
-}
-
-/// Rows that are being made. Columns without a value are NULL.
-struct Rows {
-    columns: Vec<&'static str>,
-    rows: Vec<Vec<Option<Cell>>>,
-}
-
-impl Rows {
-    fn add(&mut self, cells: &[(&str, Cell)]) {
-        let mut row = vec![None; self.columns.len()];
-        for (name, cell) in cells {
-            let place = self.columns.iter().position(|column| column.split(':').next() == Some(name));
-            debug_assert!(place.is_some(), "there is no column {name}");
-            if let Some(place) = place {
-                row[place] = Some(cell.clone());
-            }
-        }
-        self.rows.push(row);
-    }
-
-    fn batch(self) -> Result<RecordBatch> {
-        let (mut fields, mut columns) = (Vec::new(), Vec::new());
-        for (place, column) in self.columns.iter().enumerate() {
-            let (name, kind) = column.split_once(':').unwrap_or((column, "t"));
-            let array = array(kind, self.rows.iter().map(|row| row[place].as_ref()));
-            fields.push(Field::new(name, array.data_type().clone(), true));
-            columns.push(array);
-        }
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
-            .map_err(|error| Error::internal(format!("a table of the catalog: {error}")))
-    }
-}
-
-fn array<'a>(kind: &str, cells: impl Iterator<Item = Option<&'a Cell>>) -> ArrayRef {
-    let int = |cell: Option<&Cell>| if let Some(Int(value)) = cell { Some(*value) } else { None };
-    match kind {
-        "b" => {
-            let value = |cell: Option<&Cell>| if let Some(Bool(value)) = cell { Some(*value) } else { None };
-            Arc::new(cells.map(value).collect::<BooleanArray>())
-        }
-        // The values are small.
-        "2" => {
-            Arc::new(cells.map(|cell| int(cell).and_then(|n| i16::try_from(n).ok())).collect::<Int16Array>())
-        }
-        "4" => {
-            Arc::new(cells.map(|cell| int(cell).and_then(|n| i32::try_from(n).ok())).collect::<Int32Array>())
-        }
-        "o" | "8" => Arc::new(cells.map(int).collect::<Int64Array>()),
-        "f" => {
-            let value = |cell: Option<&Cell>| if let Some(Float(value)) = cell { Some(*value) } else { None };
-            Arc::new(cells.map(value).collect::<Float32Array>())
-        }
-        "i" => {
-            let mut lists = ListBuilder::new(Int64Builder::new());
-            cells.for_each(|_| lists.append_null());
-            Arc::new(lists.finish())
-        }
-        "a" => {
-            let mut lists = ListBuilder::new(StringBuilder::new());
-            cells.for_each(|_| lists.append_null());
-            Arc::new(lists.finish())
-        }
-        _ => {
-            let value = |cell: Option<&'a Cell>| {
-                if let Some(Cell::Text(text)) = cell { Some(text.as_str()) } else { None }
-            };
-            Arc::new(cells.map(value).collect::<StringArray>())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::facts::PUBLIC;
     use super::*;
-    use arrow_schema::DataType;
+    use arrow_schema::{DataType, Field};
+    use std::sync::Arc;
 
     #[test]
     fn every_table_has_rows_that_fit_its_columns() {

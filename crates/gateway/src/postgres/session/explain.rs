@@ -143,7 +143,8 @@ fn told(query: &Query, has_costs: bool) -> Vec<String> {
     let estimated = query.estimated();
     let cost = match has_costs {
         true => format!(
-            "  (cost={STATEMENT_COST:.2}..{:.2} rows={} width={})",
+            "  (cost={:.2}..{:.2} rows={} width={})",
+            STATEMENT_COST + estimated.first_ns / UNIT_NS,
             STATEMENT_COST + estimated.ns / UNIT_NS + ROW_COST * estimated.rows as f64,
             estimated.rows,
             estimated.row_bytes

@@ -103,6 +103,13 @@ impl Session {
         let planned = async move { session.stage(&text, snapshot.as_ref(), dropped.as_ref()).await };
         let change = self.guarded(&statement, deadline, planned).await.map_err(|stop| placed(stop, place))?;
         let change = change.ok_or_else(not_kept)?;
+        if !Arc::ptr_eq(&change.pool, self.engine.catalog.pool()) {
+            let message = "changes of another database inside of a transaction block are not done";
+            let failure = Failure::new(code::FEATURE_NOT_SUPPORTED, message);
+            return Err(failure
+                .hint("connect to that database, or change it outside of a transaction")
+                .into());
+        }
         // Asked for first, since it may fail.
         let mut rows = change.rows()?;
         let mut staged = self.staged(&change.table, &change.schema, change.mode)?;
