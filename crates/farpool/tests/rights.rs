@@ -1,15 +1,22 @@
 //! Tests of rights in the embedded pool: one that was opened with a token refuses what the node refuses the same client
-//! over TCP, in the same words.
+//! over TCP, in the same words. At the doors of other protocols, statements are refused alike.
 
+use crate::support::gateway::Here;
 use crate::versions::load;
 use arrow::array::{Int64Array, RecordBatch};
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::client::FlightSqlServiceClient;
+use farpool::gateway::{Gateway, flight, postgres};
 use farpool::model::{SchemaName, TableChange, View};
 use farpool::node::{Access, Node, NodeConfig, Right, native};
 use farpool::{
-    EmbeddedPool, Error, ErrorKind, LoadMode, Pool, Program, Result, TableName, TenantName, connect,
+    EmbeddedPool, Error, ErrorKind, LoadMode, Pool, Program, Result, SessionOptions, TableName, TenantName,
+    connect,
 };
 use futures::StreamExt;
 use std::sync::Arc;
+use tonic::Code;
+use tonic::transport::Endpoint;
 
 fn name(name: &str) -> TableName {
     TableName::new(name).unwrap()
@@ -122,6 +129,76 @@ async fn a_token_may_do_the_same_in_this_process_as_over_tcp() {
     assert_eq!(denied.iter().filter(|(right, _)| *right == Right::Read).count(), 11);
     assert_eq!(denied.iter().filter(|(right, _)| *right == Right::Write).count(), 3);
     assert!(denied.contains(&(Right::Read, "drop")));
+}
+
+/// The statements of the requests that a statement can make.
+const STATEMENTS: [(&str, &str); 10] = [
+    ("describe", "select * from t limit 0"),
+    ("read", "select sum(id) from t"),
+    ("load", "insert into t values (7)"),
+    ("change", "update t set id = id + 1 where id > 0"),
+    ("alter", "alter table t rename to t"),
+    ("drop", "drop table t"),
+    ("create view", "create or replace view v as select id from t"),
+    ("drop view", "drop view v"),
+    ("create schema", "create schema new"),
+    ("drop schema", "drop schema old"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_may_do_the_same_at_the_doors_of_other_protocols() {
+    let tokens = |access: Access, right: Right| access.with_token(right.name(), tenant("ann"), right);
+    let access = Right::ALL.into_iter().fold(Access::of_nobody(), tokens);
+    let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, access, ..NodeConfig::default() };
+    let node = Node::start(config).unwrap();
+    let listen = async || {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        (listener.local_addr().unwrap().port(), listener)
+    };
+    let ((port_postgres, of_postgres), (port_flight, of_flight)) = (listen().await, listen().await);
+    let gateway = Gateway::new(Arc::new(Here(node.clone())), SessionOptions::default());
+    tokio::spawn(postgres::serve(gateway.clone(), of_postgres, std::future::pending()));
+    tokio::spawn(flight::serve(gateway, of_flight, std::future::pending()));
+    furnish(&node).await;
+    let bobs = EmbeddedPool::over(node.clone(), tenant("bob"));
+    bobs.create_view(&View::new(name("only_bobs"), "select 1").unwrap(), true).await.unwrap();
+    let mut denied = 0;
+    for right in Right::ALL {
+        let embedded = EmbeddedPool::for_token(node.clone(), Some(right.name())).unwrap();
+        let settings = format!("host=127.0.0.1 port={port_postgres} user=ann password={}", right.name());
+        let (sql, connection) = tokio_postgres::connect(&settings, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(async move { drop(connection.await) });
+        let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port_flight}")).unwrap();
+        let mut arrow = FlightSqlServiceClient::new(endpoint.connect().await.unwrap());
+        arrow.set_token(right.name().to_string());
+        for (request, statement) in STATEMENTS {
+            furnish(&node).await;
+            let is_denied = ask(&*embedded, request).await.is_err_and(|e| e.kind == ErrorKind::Denied);
+            furnish(&node).await;
+            let outcome = sql.batch_execute(statement).await;
+            let code = outcome.err().map(|error| error.code().unwrap().code().to_string());
+            assert_eq!(code, is_denied.then(|| "42501".to_string()), "{request} with {right:?}");
+            furnish(&node).await;
+            let outcome = match statement.starts_with("select") {
+                true => arrow.execute(statement.to_string(), None).await.map(drop),
+                false => arrow.execute_update(statement.to_string(), None).await.map(drop),
+            };
+            let code = match outcome {
+                Ok(()) => None,
+                Err(FlightError::Tonic(status)) => Some(status.code()),
+                Err(other) => panic!("{request} with {right:?}: {other}"),
+            };
+            assert_eq!(code, is_denied.then_some(Code::PermissionDenied), "{request} with {right:?}");
+            denied += usize::from(is_denied);
+        }
+        // Another tenant's is not there.
+        let error = sql.batch_execute("select * from only_bobs").await.unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "42P01");
+        let rows = sql.query("select 1 from pg_class where relname = 'only_bobs'", &[]).await.unwrap();
+        assert!(rows.is_empty());
+        assert!(arrow.execute("select * from only_bobs".into(), None).await.is_err());
+    }
+    assert!(denied > 8, "{denied}");
 }
 
 #[tokio::test]
