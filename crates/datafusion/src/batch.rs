@@ -19,7 +19,8 @@ use farpool_model::limits::{
 use farpool_model::{Error, ErrorKind, Result};
 use farpool_sql::Statement;
 use farpool_transfer::BatchStream;
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -76,14 +77,17 @@ impl Batch {
     ///
     /// # Errors
     /// The errors of [`Session::sql`] for this statement. Other statements are not affected.
-    pub async fn next(&mut self) -> Option<Result<Query>> {
-        if self.planned.is_empty() {
-            self.plan().await;
+    pub fn next(&mut self) -> BoxFuture<'_, Option<Result<Query>>> {
+        async {
+            if self.planned.is_empty() {
+                self.plan().await;
+            }
+            let next = self.planned.pop_front()?;
+            let coming = self.planned.iter().take(BATCH_STATEMENTS_AHEAD_MAX);
+            coming.flatten().for_each(Query::run_ahead);
+            Some(next)
         }
-        let next = self.planned.pop_front()?;
-        let coming = self.planned.iter().take(BATCH_STATEMENTS_AHEAD_MAX);
-        coming.flatten().for_each(Query::run_ahead);
-        Some(next)
+        .boxed()
     }
 
     /// Plans the next statements: all (up to a limit) before the next one that changes something; or, if that one is

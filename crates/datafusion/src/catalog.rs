@@ -16,6 +16,7 @@ mod system;
 pub(crate) use home::{Home, HomeCatalog, check_given, with_tables};
 pub use system::{SystemFunction, SystemSchema};
 
+use crate::opaque::Opaque;
 use crate::session::SCHEMA;
 use crate::table::PoolTable;
 use crate::views::{self, Reader};
@@ -31,6 +32,8 @@ use farpool_model::{ErrorKind, Relation, SchemaName, TableName, View};
 use farpool_planner::joins::sizes::Sketches;
 use farpool_sql::error;
 use farpool_transfer::{LinkMeter, Pool};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -48,7 +51,7 @@ pub(crate) struct PoolCatalog {
     this: Weak<PoolCatalog>,
     pool: Arc<dyn Pool>,
     /// The session state that views are planned with. Weak, because the session holds this catalog.
-    session: Weak<RwLock<SessionState>>,
+    session: Opaque<Weak<RwLock<SessionState>>>,
     pushdown: bool,
     meter: Arc<LinkMeter>,
     sketches: Arc<Sketches>,
@@ -69,6 +72,7 @@ impl PoolCatalog {
         session: Weak<RwLock<SessionState>>,
     ) -> Arc<PoolCatalog> {
         let (meter, sketches, names, known) = <(Arc<LinkMeter>, Arc<Sketches>, _, _)>::default();
+        let session = Opaque::new(session);
         Arc::new_cyclic(|this| {
             let this = Weak::clone(this);
             PoolCatalog { this, pool, session, pushdown, meter, sketches, names, known }
@@ -141,17 +145,20 @@ impl PoolCatalog {
     }
 
     /// Converts a table or view to the table provider that DataFusion plans with.
-    async fn provide(&self, found: Found) -> Result<Arc<dyn TableProvider>> {
-        match found {
-            Found::Table(table) => Ok(Arc::new(table)),
-            Found::View(view) => match self.session.upgrade() {
-                Some(state) => {
-                    let reader = Reader::new(state.read().clone(), self);
-                    Ok(reader.expand(&view, &[]).await?)
-                }
-                None => internal_err!("the session of view {view:?} is gone"),
-            },
+    fn provide(&self, found: Found) -> BoxFuture<'_, Result<Arc<dyn TableProvider>>> {
+        async move {
+            match found {
+                Found::Table(table) => Ok(Arc::new(table) as Arc<dyn TableProvider>),
+                Found::View(view) => match self.session.upgrade() {
+                    Some(state) => {
+                        let reader = Reader::new(state.read().clone(), self);
+                        Ok(reader.expand(&view, &[]).await? as Arc<dyn TableProvider>)
+                    }
+                    None => internal_err!("the session of view {view:?} is gone"),
+                },
+            }
         }
+        .boxed()
     }
 
     /// Drops the cached descriptions of tables; returns whether there were any.

@@ -17,6 +17,8 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use farpool_model::Result;
 use farpool_sql::checked::columns_below;
 use farpool_sql::{Parameters, Statement, dialect, error, summarize};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -57,14 +59,19 @@ impl Session {
     ///
     /// # Errors
     /// The errors of [`Session::sql`].
-    pub async fn describe(&self, statement: &Statement, types: &[Option<DataType>]) -> Result<Described> {
-        let scope = self.scope();
-        scope
-            .keep(async {
+    pub fn describe<'a>(
+        &'a self,
+        statement: &'a Statement,
+        types: &'a [Option<DataType>],
+    ) -> BoxFuture<'a, Result<Described>> {
+        async move {
+            let described = async {
                 let described = self.described(statement, types).await;
                 self.explained(described, statement).await
-            })
-            .await
+            };
+            self.scope().keep(described).await
+        }
+        .boxed()
     }
 
     async fn described(
@@ -128,13 +135,20 @@ impl Session {
     ///
     /// # Errors
     /// The errors of [`Session::sql`].
-    pub async fn sql_at(&self, statement: impl Into<Statement>, snapshot: &Snapshot) -> Result<Query> {
+    pub fn sql_at<'a>(
+        &'a self,
+        statement: impl Into<Statement>,
+        snapshot: &'a Snapshot,
+    ) -> BoxFuture<'a, Result<Query>> {
         let (statement, scope) = (statement.into(), self.scope());
-        if !self.is_read(&statement) {
-            return self.sql(statement).await;
+        async move {
+            if !self.is_read(&statement) {
+                return self.sql(statement).await;
+            }
+            let planned = scope.keep(self.plan_first(&statement, Some(&snapshot.0))).await?;
+            Ok(Query::new(self.clone(), statement, scope, planned).at(&snapshot.0))
         }
-        let planned = scope.keep(self.plan_first(&statement, Some(&snapshot.0))).await?;
-        Ok(Query::new(self.clone(), statement, scope, planned).at(&snapshot.0))
+        .boxed()
     }
 
     /// Plans a parsed statement as far as that is possible without values for its parameters. The types of values that

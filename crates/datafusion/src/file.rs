@@ -13,6 +13,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableSource, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use farpool_model::{FileSpec, OperatorAnswer};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -243,22 +245,47 @@ impl TableProvider for FileTable {
         }
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    // Written out, as `async_trait` would write it, so that the future is made elsewhere ([`crate::opaque`] says why).
+    fn scan<'life0, 'life1, 'life2, 'life3, 'async_trait>(
+        &'life0 self,
+        state: &'life1 dyn Session,
+        projection: Option<&'life2 Vec<usize>>,
+        filters: &'life3 [Expr],
         limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some((table, positions)) = self.opened.get() else {
-            return internal_err!("{} was not opened", self.name);
-        };
-        let every: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let wanted = projection.unwrap_or(&every);
-        let inner: Option<Vec<usize>> = wanted.iter().map(|&i| positions.get(i).copied().flatten()).collect();
-        let Some(inner) = inner else {
-            return internal_err!("{} was opened without a column that the plan needs", self.name);
-        };
-        table.scan(state, Some(&inner), filters, limit).await
+    ) -> BoxFuture<'async_trait, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        'life3: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.scanned(state, projection, filters, limit)
+    }
+}
+
+impl FileTable {
+    /// Scans the file, which has been opened.
+    fn scanned<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        async move {
+            let Some((table, positions)) = self.opened.get() else {
+                return internal_err!("{} was not opened", self.name);
+            };
+            let every: Vec<usize> = (0..self.schema.fields().len()).collect();
+            let wanted = projection.unwrap_or(&every);
+            let inner: Option<Vec<usize>> =
+                wanted.iter().map(|&i| positions.get(i).copied().flatten()).collect();
+            let Some(inner) = inner else {
+                return internal_err!("{} was opened without a column that the plan needs", self.name);
+            };
+            table.scan(state, Some(&inner), filters, limit).await
+        }
+        .boxed()
     }
 }

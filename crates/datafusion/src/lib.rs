@@ -3,6 +3,9 @@
 //!
 //! Invariant: every query gives the same result with push-down enabled and disabled. The result of a part that the pool
 //! runs is used as it is only if the pool answered `exact` for it; otherwise the engine applies that part again.
+//!
+//! Futures of public functions are boxed. Reason: to learn whether a future can be sent to another thread, the compiler
+//! follows it down into the syntax trees of statements, and would do so again in each crate that calls them.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +31,7 @@ mod kept;
 mod lineage;
 mod lookup;
 mod memory;
+mod opaque;
 mod order;
 mod pins;
 mod plain;

@@ -35,6 +35,7 @@ use farpool_planner::rows::Rows;
 use farpool_planner::split;
 use farpool_sql::error;
 use farpool_transfer::Handle;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,11 +48,27 @@ pub(crate) struct PoolPlanner;
 
 #[async_trait]
 impl QueryPlanner for PoolPlanner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    // Written out, as `async_trait` would write it, so that the future is made elsewhere ([`crate::opaque`] says why).
+    fn create_physical_plan<'life0, 'life1, 'life2, 'async_trait>(
+        &'life0 self,
+        plan: &'life1 LogicalPlan,
+        session: &'life2 dyn Session,
+    ) -> BoxFuture<'async_trait, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        Self: 'async_trait,
+    {
+        physical(plan, session)
+    }
+}
+
+fn physical<'a>(
+    plan: &'a LogicalPlan,
+    session: &'a dyn Session,
+) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+    async move {
         let context = Context::of(session);
         let plan = farpool_sql::checked::given_back(plan.clone())?;
         let plan = match session.config().get_extension::<JoinsHere>() {
@@ -76,6 +93,7 @@ impl QueryPlanner for PoolPlanner {
         };
         farpool_sql::interrupt::exec::stoppable(made)
     }
+    .boxed()
 }
 
 /// Makes the engine carry out all joins of the plan.

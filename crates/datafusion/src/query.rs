@@ -21,7 +21,8 @@ use farpool_sql::dialect::Headers;
 use farpool_sql::interrupt::Scope;
 use farpool_sql::{Statement, error};
 use farpool_transfer::{BatchStream, Pool};
-use futures::{StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -386,7 +387,11 @@ impl Query {
     ///
     /// # Errors
     /// Errors that occur before the stream is returned.
-    pub async fn execute(&self) -> Result<BatchStream> {
+    pub fn execute(&self) -> BoxFuture<'_, Result<BatchStream>> {
+        self.executed().boxed()
+    }
+
+    async fn executed(&self) -> Result<BatchStream> {
         let state = Arc::clone(&self.state);
         let Some(InBatch { ahead, head_start }) = &self.in_batch else {
             return state.execute(None).await;
@@ -405,8 +410,8 @@ impl Query {
     ///
     /// # Errors
     /// Fails if the statement fails.
-    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
-        self.execute().await?.try_collect().await
+    pub fn collect(&self) -> BoxFuture<'_, Result<Vec<RecordBatch>>> {
+        async { self.execute().await?.try_collect().await }.boxed()
     }
 
     /// Describes the parts that run at the pool, with the pool's answers, and those that run here.

@@ -10,6 +10,7 @@ use crate::describe::Unfilled;
 use crate::environment::{config, runtime};
 use crate::file::{self, FileOpener};
 use crate::joins::TextsAsViews;
+use crate::opaque::Opaque;
 use crate::pins::{Pins, Versions};
 use crate::plan::PoolPlanner;
 use crate::plans::Plans;
@@ -49,6 +50,8 @@ use farpool_sql::{
     summarize,
 };
 use farpool_transfer::Pool;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,11 +103,11 @@ impl Default for SessionOptions {
 /// A session that runs SQL statements over pools. Clones are the same session.
 #[derive(Clone)]
 pub struct Session {
-    context: SessionContext,
+    context: Opaque<SessionContext>,
     pub(crate) home: Arc<Home>,
     options: SessionOptions,
     window: Arc<Window>,
-    pub(crate) plans: Arc<Plans>,
+    pub(crate) plans: Opaque<Plans>,
 }
 
 impl std::fmt::Debug for Session {
@@ -143,7 +146,8 @@ impl Session {
         crate::statistics::register(&context);
         let home = Arc::new(Home::default());
         context.register_catalog(HOME, Arc::new(HomeCatalog::new(&home)));
-        Session { context, home, options, window: Arc::default(), plans: Arc::default() }
+        let context = Opaque::new(context);
+        Session { context, home, options, window: Arc::default(), plans: Opaque::default() }
     }
 
     /// Returns a session over the same tables and pools in which names without a schema are those of `schema`.
@@ -168,8 +172,8 @@ impl Session {
     fn configured(&self, configure: impl FnOnce(&mut SessionConfig)) -> Session {
         let mut state = self.context.state();
         configure(state.config_mut());
-        let context = SessionContext::new_with_state(state);
-        Session { context, plans: Arc::default(), ..self.clone() }
+        let context = Opaque::new(SessionContext::new_with_state(state));
+        Session { context, plans: Opaque::default(), ..self.clone() }
     }
 
     /// Returns DataFusion's own context.
@@ -183,7 +187,11 @@ impl Session {
     ///
     /// # Errors
     /// `Exists` if the catalog name is taken; the pool's error if it cannot list its tables.
-    pub async fn register_pool(&self, name: &str, pool: Arc<dyn Pool>) -> Result<()> {
+    pub fn register_pool<'a>(&'a self, name: &'a str, pool: Arc<dyn Pool>) -> BoxFuture<'a, Result<()>> {
+        self.pool_registered(name, pool).boxed()
+    }
+
+    async fn pool_registered(&self, name: &str, pool: Arc<dyn Pool>) -> Result<()> {
         if self.context.catalog(name).is_some() {
             let message = format!("there is a catalog named {name} already");
             return Err(Error::new(ErrorKind::Exists, message).advise("choose another name for the pool"));
@@ -219,11 +227,14 @@ impl Session {
     /// # Errors
     /// `Invalid` or `NotFound`, with the position, if the statement is at fault; the error of a pool, or of a file that
     /// cannot be read; `TimedOut`.
-    pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
+    pub fn sql(&self, statement: impl Into<Statement>) -> BoxFuture<'_, Result<Query>> {
         let (statement, scope) = (statement.into(), self.scope());
-        let _caller = self.window.enter();
-        let planned = scope.keep(self.plan_first(&statement, None)).await?;
-        Ok(Query::new(self.clone(), statement, scope, planned))
+        async move {
+            let _caller = self.window.enter();
+            let planned = scope.keep(self.plan_first(&statement, None)).await?;
+            Ok(Query::new(self.clone(), statement, scope, planned))
+        }
+        .boxed()
     }
 
     /// Plans several statements to run together, and returns their results one after the other. They read the tables as
@@ -319,7 +330,11 @@ impl Session {
     ///
     /// # Errors
     /// Errors of a pool that cannot be asked.
-    pub async fn unknown_names(&self, statement: &Statement) -> Result<Vec<String>> {
+    pub fn unknown_names<'a>(&'a self, statement: &'a Statement) -> BoxFuture<'a, Result<Vec<String>>> {
+        self.names_unknown(statement).boxed()
+    }
+
+    async fn names_unknown(&self, statement: &Statement) -> Result<Vec<String>> {
         let state = self.context.state();
         let summarized = summarize::summarized(&statement.text);
         let text = summarized.as_deref().unwrap_or(&statement.text);
@@ -472,7 +487,7 @@ impl Session {
                 Rows::plan(&state, &told).await.map(Planned::Rows)
             }
             LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-                Ok(Planned::Command(Command::Plan(self.context.clone(), plan)))
+                Ok(Planned::Command(Command::Plan(self.context().clone(), plan)))
             }
             plan => Rows::plan(&state, &plan).await.map(Planned::Rows),
         }

@@ -18,7 +18,8 @@ use farpool_model::schema::canonical_schema;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableName};
 use farpool_sql::{Statement, dialect, error};
 use farpool_transfer::{BatchStream, Pool};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
@@ -74,16 +75,23 @@ impl HeldChange {
     ///
     /// # Errors
     /// `Stale` if another change of the rows came first; nothing is changed then.
-    pub async fn run(&self) -> Result<()> {
-        let scope = self.session.scope();
-        scope.keep(async { self.planned.start().await?.try_for_each(|_| async { Ok(()) }).await }).await
+    pub fn run(&self) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let carried_out = async { self.planned.start().await?.try_for_each(|_| async { Ok(()) }).await };
+            self.session.scope().keep(carried_out).await
+        }
+        .boxed()
     }
 
     /// Returns whether a statement reads what is changed, perhaps by way of a view. It would see what was before.
     ///
     /// # Errors
     /// Errors of a pool that cannot be asked.
-    pub async fn is_read_by(&self, statement: &Statement) -> Result<bool> {
+    pub fn is_read_by<'a>(&'a self, statement: &'a Statement) -> BoxFuture<'a, Result<bool>> {
+        self.is_named_in(statement).boxed()
+    }
+
+    async fn is_named_in(&self, statement: &Statement) -> Result<bool> {
         let state = self.session.context().state();
         let Ok(parsed) = dialect::parse(&state, &statement.text) else { return Ok(false) };
         let Ok(references) = state.resolve_table_references(&parsed.statement) else { return Ok(false) };
@@ -128,14 +136,19 @@ impl Session {
     ///
     /// # Errors
     /// The errors of [`Session::sql`].
-    pub async fn hold(&self, statement: &Statement, snapshot: Option<&Snapshot>) -> Result<Option<Held>> {
-        let scope = self.scope();
-        scope
-            .keep(async {
+    pub fn hold<'a>(
+        &'a self,
+        statement: &'a Statement,
+        snapshot: Option<&'a Snapshot>,
+    ) -> BoxFuture<'a, Result<Option<Held>>> {
+        async move {
+            let held = async {
                 let planned = self.plan_again(statement, snapshot.map(Snapshot::versions)).await?;
                 self.held(planned, snapshot).await
-            })
-            .await
+            };
+            self.scope().keep(held).await
+        }
+        .boxed()
     }
 
     async fn held(&self, planned: Planned, snapshot: Option<&Snapshot>) -> Result<Option<Held>> {
@@ -177,19 +190,20 @@ impl Session {
     ///
     /// # Errors
     /// The errors of [`Session::sql`].
-    pub async fn stage(
-        &self,
-        statement: &Statement,
-        snapshot: Option<&Snapshot>,
-        dropped: Option<&TableName>,
-    ) -> Result<Option<StagedChange>> {
-        let scope = self.scope();
-        scope
-            .keep(async {
+    pub fn stage<'a>(
+        &'a self,
+        statement: &'a Statement,
+        snapshot: Option<&'a Snapshot>,
+        dropped: Option<&'a TableName>,
+    ) -> BoxFuture<'a, Result<Option<StagedChange>>> {
+        async move {
+            let staged = async {
                 let staged = self.staged(statement, snapshot, dropped).await;
                 self.explained(staged, statement).await
-            })
-            .await
+            };
+            self.scope().keep(staged).await
+        }
+        .boxed()
     }
 
     async fn staged(

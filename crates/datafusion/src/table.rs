@@ -30,6 +30,8 @@ use farpool_planner::cost::{Link, Place};
 use farpool_planner::joins::sizes::{Sketches, Source};
 use farpool_planner::split::{self, Placed};
 use farpool_transfer::{LinkMeter, Pool};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// One version of a table of a pool, as a table provider.
@@ -231,28 +233,22 @@ impl TableProvider for PoolTable {
         Ok(filters.iter().map(answer).collect())
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Logical],
+    // Written out, as `async_trait` would write it, so that the future is made elsewhere ([`crate::opaque`] says why).
+    fn scan<'life0, 'life1, 'life2, 'life3, 'async_trait>(
+        &'life0 self,
+        state: &'life1 dyn Session,
+        projection: Option<&'life2 Vec<usize>>,
+        filters: &'life3 [Logical],
         limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let every: Vec<usize> = (0..self.info.schema.fields().len()).collect();
-        let columns = projection.unwrap_or(&every);
-        let placed: Vec<Placed> = filters.iter().map(|f| self.place(f)).collect();
-        let exact = placed.iter().all(|p| p.answer == Answer::Exact);
-        let kept = filters.iter().zip(&placed).filter_map(|(filter, placed)| stays(filter, placed));
-        let table = self.clone().with_kept(kept);
-        let filter = split::conjunction(placed.iter().filter_map(|p| p.sent.clone()));
-        let limit = limit.filter(|_| exact && self.pushdown).map(cast::u64_from);
-        let program = self.scan_program(columns, filter, limit);
-        let schema = Arc::new(self.info.schema.project(columns)?);
-        let node = exec::plan(state, &table, program, schema).await?;
-        if node.prepared().is_exact() {
-            return Ok(Arc::new(node));
-        }
-        table.scan_and_filter(state, columns, filters).await
+    ) -> BoxFuture<'async_trait, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        'life3: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.scanned(state, projection, filters, limit)
     }
 
     async fn insert_into(
@@ -272,6 +268,34 @@ impl TableProvider for PoolTable {
 }
 
 impl PoolTable {
+    /// Scans the table, with as many of the filters as the pool can evaluate.
+    fn scanned<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Logical],
+        limit: Option<usize>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        async move {
+            let every: Vec<usize> = (0..self.info.schema.fields().len()).collect();
+            let columns = projection.unwrap_or(&every);
+            let placed: Vec<Placed> = filters.iter().map(|f| self.place(f)).collect();
+            let exact = placed.iter().all(|p| p.answer == Answer::Exact);
+            let kept = filters.iter().zip(&placed).filter_map(|(filter, placed)| stays(filter, placed));
+            let table = self.clone().with_kept(kept);
+            let filter = split::conjunction(placed.iter().filter_map(|p| p.sent.clone()));
+            let limit = limit.filter(|_| exact && self.pushdown).map(cast::u64_from);
+            let program = self.scan_program(columns, filter, limit);
+            let schema = Arc::new(self.info.schema.project(columns)?);
+            let node = exec::plan(state, &table, program, schema).await?;
+            if node.prepared().is_exact() {
+                return Ok(Arc::new(node) as Arc<dyn ExecutionPlan>);
+            }
+            table.scan_and_filter(state, columns, filters).await
+        }
+        .boxed()
+    }
+
     /// Scans a pool that cannot evaluate the filters of `scan`: the engine applies all of them.
     async fn scan_and_filter(
         &self,

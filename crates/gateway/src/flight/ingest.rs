@@ -11,7 +11,7 @@ use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExist
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use farpool_model::schema::canonical_schema;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, SchemaName, TableName, cast};
-use farpool_transfer::BatchStream;
+use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

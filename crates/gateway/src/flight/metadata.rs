@@ -10,6 +10,7 @@ use arrow_flight::sql::metadata::{GetDbSchemasBuilder, GetTablesBuilder};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use farpool_datafusion::{Session, Statement};
 use farpool_model::{Result, SchemaName, TableName, quoted, sql_name};
+use farpool_transfer::Pool;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tonic::Status;

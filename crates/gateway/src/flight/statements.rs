@@ -11,7 +11,9 @@ use crate::postgres::commands::{Command, Kind, command};
 use arrow_schema::SchemaRef;
 use farpool_datafusion::{Parameters, Query, Statement, split_statements};
 use farpool_model::{Error, ErrorKind, Result};
+use farpool_transfer::Pool;
 use futures::{StreamExt, TryStreamExt, stream};
+use std::sync::Arc;
 use tonic::Status;
 
 /// One statement, and what it does.

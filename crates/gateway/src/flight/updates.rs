@@ -16,6 +16,7 @@ use arrow_select::concat::concat_batches;
 use farpool_datafusion::{Parameters, Statement};
 use farpool_memory::Reservation;
 use farpool_model::{Error, LoadMode, Result, TableName, limits};
+use farpool_transfer::Pool;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
 
