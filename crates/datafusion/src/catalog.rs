@@ -16,7 +16,6 @@ mod system;
 pub(crate) use home::{Home, HomeCatalog, check_given, with_tables};
 pub use system::{SystemFunction, SystemSchema};
 
-use crate::opaque::Opaque;
 use crate::session::SCHEMA;
 use crate::table::PoolTable;
 use crate::views::{self, Reader};
@@ -28,7 +27,7 @@ use datafusion::common::{TableReference, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
-use farpool_model::{ErrorKind, Relation, SchemaName, TableName, View};
+use farpool_model::{ErrorKind, Opaque, Relation, SchemaName, TableName, View};
 use farpool_planner::joins::sizes::Sketches;
 use farpool_sql::error;
 use farpool_transfer::{LinkMeter, Pool};

@@ -245,7 +245,7 @@ impl TableProvider for FileTable {
         }
     }
 
-    // Written out, as `async_trait` would write it, so that the future is made elsewhere ([`crate::opaque`] says why).
+    // Written out, as `async_trait` would write it, so that the future is made elsewhere ([`farpool_model::Opaque`] says why).
     fn scan<'life0, 'life1, 'life2, 'life3, 'async_trait>(
         &'life0 self,
         state: &'life1 dyn Session,

@@ -31,7 +31,6 @@ mod kept;
 mod lineage;
 mod lookup;
 mod memory;
-mod opaque;
 mod order;
 mod pins;
 mod plain;

@@ -48,7 +48,7 @@ pub(crate) struct PoolPlanner;
 
 #[async_trait]
 impl QueryPlanner for PoolPlanner {
-    // Written out, as `async_trait` would write it, so that the future is made elsewhere ([`crate::opaque`] says why).
+    // Written out, as `async_trait` would write it, so that the future is made elsewhere ([`farpool_model::Opaque`] says why).
     fn create_physical_plan<'life0, 'life1, 'life2, 'async_trait>(
         &'life0 self,
         plan: &'life1 LogicalPlan,

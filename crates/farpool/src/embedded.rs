@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use farpool_columns::Table;
 use farpool_memory::WorkMemory;
 use farpool_model::{
-    Error, Expr, Listing, LoadOptions, Program, QueryInfo, Relation, Result, SchemaFingerprint, SchemaName,
-    Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, Version, View, limits,
+    Error, Expr, Listing, LoadOptions, Opaque, Program, QueryInfo, Relation, Result, SchemaFingerprint,
+    SchemaName, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, Version, View,
+    limits,
 };
 use farpool_node::{
     Caller, Commit, CompressionPolicy, HeldVersions, LocalDirectory, MasterKey, Node, NodeConfig, Shape,
@@ -47,8 +48,8 @@ use tokio::task::JoinSet;
 /// ```
 #[derive(Clone, Debug)]
 pub struct EmbeddedPool {
-    node: Arc<Node>,
-    caller: Caller,
+    node: Opaque<Arc<Node>>,
+    caller: Opaque<Caller>,
     taps: bool,
     held: Arc<Held>,
 }
@@ -154,6 +155,7 @@ impl EmbeddedPool {
     }
 
     fn acting_for(node: Arc<Node>, caller: Caller) -> Arc<Self> {
+        let (node, caller) = (Opaque::new(node), Opaque::new(caller));
         Arc::new(EmbeddedPool { node, caller, taps: true, held: Arc::default() })
     }
 
@@ -215,7 +217,7 @@ impl Pool for EmbeddedPool {
         if let Some(columns) = columns {
             return self.caller.known_statistics(name, columns);
         }
-        let (caller, name) = (self.caller.clone(), name.clone());
+        let (caller, name) = (Caller::clone(&self.caller), name.clone());
         let found = tokio::task::spawn_blocking(move || caller.statistics(&name)).await;
         found.map_err(|error| Error::internal(format!("finding out what a table holds failed: {error}")))?
     }
@@ -242,7 +244,7 @@ impl Pool for EmbeddedPool {
         let program = kept.ok_or_else(|| Error::internal("a handle of another pool"))?;
         let run = self.caller.start(program, conditions, Shape::Batches)?;
         self.caller.admit(&run).await?;
-        Ok(morsels::execute(self.caller.clone(), run, streams_wanted))
+        Ok(morsels::execute(Caller::clone(&self.caller), run, streams_wanted))
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
@@ -250,7 +252,7 @@ impl Pool for EmbeddedPool {
         let program = self.caller.prepare_with(program, version, table, &*self.held)?;
         let run = self.caller.start(&program, None, Shape::Batches)?;
         self.caller.admit(&run).await?;
-        Ok(morsels::execute(self.caller.clone(), run, streams_wanted))
+        Ok(morsels::execute(Caller::clone(&self.caller), run, streams_wanted))
     }
 
     async fn load(
@@ -281,7 +283,7 @@ impl Pool for EmbeddedPool {
         let run = self.caller.start_change(program)?;
         self.caller.admit(&run).await?;
         let threads = run.need()?.threads;
-        let execution = morsels::execute(self.caller.clone(), run.clone(), threads);
+        let execution = morsels::execute(Caller::clone(&self.caller), run.clone(), threads);
         // Dropping the set drops the streams, which cancels the execution of the program.
         let mut steps = JoinSet::new();
         for mut stream in execution.streams {

@@ -27,8 +27,8 @@ use chunks::Chunks;
 pub use chunks::Transfer;
 use farpool_memory::{WorkMemory, size_text};
 use farpool_model::{
-    Encoding, Error, Expr, Listing, NamedExpr, Output, Program, Receipt, Relation, Result, TableChange,
-    TableInfo, TableName, TenantName, limits,
+    Encoding, Error, Expr, Listing, NamedExpr, Opaque, Output, Program, Receipt, Relation, Result,
+    TableChange, TableInfo, TableName, TenantName, limits,
 };
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
@@ -68,7 +68,7 @@ pub enum Nearness {
 #[derive(Clone, Debug)]
 pub struct NearPool {
     remote: Arc<RemotePool>,
-    caller: Caller,
+    caller: Opaque<Caller>,
     chunks: Arc<Chunks>,
     tables: Arc<NearTables>,
     rents: Arc<Rents>,
@@ -136,7 +136,7 @@ impl NearPool {
         let caller = node.owner(TenantName::default());
         Ok(Arc::new(NearPool {
             results: Results::new(caller.account().clone(), results_max),
-            caller,
+            caller: Opaque::new(caller),
             chunks: Chunks::new(remote.clone(), bytes_max)?,
             remote,
             tables: Arc::default(),
@@ -409,7 +409,7 @@ impl Pool for NearPool {
         }
         let run = self.caller.start(&near.bound, conditions, Shape::Batches)?;
         self.caller.admit(&run).await?;
-        let execution = morsels::execute(self.caller.clone(), run, streams_wanted);
+        let execution = morsels::execute(Caller::clone(&self.caller), run, streams_wanted);
         // The node keeps the version until the last stream has ended.
         let (kept, is_sealed) = (handle.clone(), self.remote.is_sealed());
         Ok(NearPool::settled(execution, move |receipt| {

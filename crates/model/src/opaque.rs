@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// A shared value of a type that is not looked into.
-pub(crate) struct Opaque<T>(Arc<dyn Holds<T>>);
+pub struct Opaque<T>(Arc<dyn Holds<T>>);
 
 trait Holds<T>: Send + Sync {
     fn held(&self) -> &T;
@@ -23,7 +23,7 @@ impl<T: Send + Sync> Holds<T> for T {
 
 impl<T: Send + Sync + 'static> Opaque<T> {
     /// Shares `value`.
-    pub(crate) fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Opaque(Arc::new(value))
     }
 }
