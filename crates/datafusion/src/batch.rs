@@ -19,7 +19,6 @@ use farpool_model::limits::{
 use farpool_model::{Error, ErrorKind, Result};
 use farpool_sql::Statement;
 use farpool_transfer::BatchStream;
-use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -77,17 +76,14 @@ impl Batch {
     ///
     /// # Errors
     /// The errors of [`Session::sql`] for this statement. Other statements are not affected.
-    pub fn next(&mut self) -> BoxFuture<'_, Option<Result<Query>>> {
-        async {
-            if self.planned.is_empty() {
-                self.plan().await;
-            }
-            let next = self.planned.pop_front()?;
-            let coming = self.planned.iter().take(BATCH_STATEMENTS_AHEAD_MAX);
-            coming.flatten().for_each(Query::run_ahead);
-            Some(next)
+    pub async fn next(&mut self) -> Option<Result<Query>> {
+        if self.planned.is_empty() {
+            self.plan().boxed().await;
         }
-        .boxed()
+        let next = self.planned.pop_front()?;
+        let coming = self.planned.iter().take(BATCH_STATEMENTS_AHEAD_MAX);
+        coming.flatten().for_each(Query::run_ahead);
+        Some(next)
     }
 
     /// Plans the next statements: all (up to a limit) before the next one that changes something; or, if that one is

@@ -40,11 +40,14 @@ pub trait Door: Send + Sync + fmt::Debug {
 pub struct Gateway {
     databases: Vec<Database>,
     options: SessionOptions,
-    /// The engines in use, by the digest of the token and the place of the database.
-    engines: Mutex<HashMap<([u8; 32], usize), Weak<Engine>>>,
+    /// The engines in use.
+    engines: Mutex<HashMap<Place, Weak<Engine>>>,
     tls: Mutex<Option<ServerTls>>,
     connections: AtomicUsize,
 }
+
+/// The digest of a user's token, and the place of a database.
+type Place = ([u8; 32], usize);
 
 /// A pool as clients name it.
 #[derive(Debug)]

@@ -10,11 +10,12 @@ use super::stop::{Outcome, Stop, reason};
 use async_trait::async_trait;
 use clap::ArgGroup;
 use farpool::gateway::{DATABASE, Door, Gateway, flight, postgres};
+use farpool::model::SchemaName;
 use farpool::node::access::Proof;
 use farpool::node::{Node, native};
 use farpool::{
-    ClientOptions, ClientTls, Connector, Pool, PoolUrl, RemotePool, Result, ResultForm, SchemaName,
-    SessionOptions, WorkMemory,
+    ClientOptions, ClientTls, Connector, Pool, PoolUrl, RemotePool, Result, ResultForm, SessionOptions,
+    WorkMemory,
 };
 use farpool_wire::Socket;
 use farpool_wire::socket::pipe;
