@@ -6,7 +6,7 @@ use crate::joins;
 use crate::shared::Means;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use farpool_model::Output;
 use std::sync::Arc;
@@ -61,9 +61,11 @@ impl Expected {
             _ => rows_in * ROW_NS,
         };
         let ns = sum(|input| input.ns) + own;
-        let first_ns = match (plan, inputs.as_slice()) {
-            (plan, _) if sorts || plan.is::<AggregateExec>() => ns,
-            (plan, [built, probed]) if !plan.is::<SortMergeJoinExec>() => built.ns + probed.first_ns,
+        let first_ns = match inputs.as_slice() {
+            _ if sorts || plan.is::<AggregateExec>() => ns,
+            [built, probed] if plan.is::<HashJoinExec>() || plan.is::<NestedLoopJoinExec>() => {
+                built.ns + probed.first_ns
+            }
             _ => sum(|input| input.first_ns),
         };
         Expected { ns, first_ns, rows }

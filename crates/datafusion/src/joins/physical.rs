@@ -11,7 +11,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Statistics};
 use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column};
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
@@ -25,6 +25,7 @@ use datafusion::physical_plan::operator_statistics::{
     DefaultStatisticsProvider, ExtendedStatistics, StatisticsProvider, StatisticsRegistry, StatisticsResult,
 };
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, JoinKind, Known};
 use std::fmt::Write;
@@ -125,6 +126,10 @@ fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
         let &[left, right] = inputs else { return None };
         return Some(Estimate::joined(left.clone(), right.clone(), &[], JoinKind::Inner, false));
     }
+    if plan.downcast_ref::<ScalarSubqueryExec>().is_some() {
+        // The subqueries come behind.
+        return inputs.first().map(|input| (*input).clone());
+    }
     let &[input] = inputs else { return None };
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         return of_aggregate(aggregate, input);
@@ -169,6 +174,10 @@ fn plan_columns(plan: &dyn ExecutionPlan) -> usize {
 fn selectivity(predicate: &Arc<dyn PhysicalExpr>, input: &Estimate) -> f64 {
     let (mut share, mut others) = (1.0, 1.0);
     for condition in split_conjunction(predicate) {
+        // The join that derives it leaves out the same rows.
+        if condition.is::<DynamicFilterPhysicalExpr>() {
+            continue;
+        }
         let binary = condition.downcast_ref::<BinaryExpr>();
         let sides =
             binary.and_then(|binary| Some((of_side(input, binary.left())?, of_side(input, binary.right())?)));

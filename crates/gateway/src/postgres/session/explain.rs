@@ -15,8 +15,8 @@ pub(super) const QUERY_PLAN: &str = "QUERY PLAN";
 /// order, and local costs stand beside these.
 const UNIT_NS: f64 = 10_000.0;
 
-/// Units of cost of a row on its way through the engine to the client (`cpu_tuple_cost` of PostgreSQL).
-const ROW_COST: f64 = 0.01;
+/// Units of cost of a row on its way to the client: a microsecond, in which `postgres_fdw` reads it.
+const ROW_COST: f64 = 0.1;
 
 /// Units of cost before the first row. Reason: planning a statement and its round trips take some 3 ms. `postgres_fdw` would
 /// otherwise ask once for each row of another table.
