@@ -1,6 +1,7 @@
 //! PostgreSQL's protocol, as an independent client speaks it (`tokio-postgres`), and as bytes that no client sends.
 
 mod hostile;
+mod lost_node;
 mod transactions;
 
 use crate::support::gateway::{Here, load_items};
