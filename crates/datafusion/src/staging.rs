@@ -227,7 +227,12 @@ impl Session {
             LogicalPlan::Dml(dml) if matches!(dml.op, WriteOp::Insert(InsertOp::Append)) => {
                 let table = self.table_name(&dml.table_name)?;
                 let schema = dml.target.schema();
-                let Some((pool, _)) = self.find(&dml.table_name).await? else { return Ok(None) };
+                // A table of the transaction is in no pool yet.
+                let pool = match self.find(&dml.table_name).await? {
+                    Some((pool, _)) => Some(pool),
+                    None => self.pool_for(&dml.table_name)?,
+                };
+                let Some(pool) = pool else { return Ok(None) };
                 let rows = Some(Rows::plan(&state, &dml.input).await?);
                 let pool = Arc::clone(pool.pool());
                 Ok(Some(StagedChange { pool, table, schema, mode: LoadMode::Append, rows }))

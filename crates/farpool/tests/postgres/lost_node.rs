@@ -30,7 +30,8 @@ struct Reached {
 
 impl Reached {
     async fn new() -> Self {
-        let node = Node::start(NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() }).unwrap();
+        let config = NodeConfig { memory_bytes: 64 << 20, workers: 1, ..NodeConfig::default() };
+        let node = Node::start(config).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let serving = tokio::spawn(native::serve(Arc::clone(&node), listener, std::future::pending()));

@@ -16,7 +16,7 @@ mod times;
 
 pub(crate) use means::rewrite as means;
 pub(crate) use quotients::quotient;
-pub(crate) use times::{is_time_between, time_between, with_times};
+pub(crate) use times::{is_time_between, time_between};
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;

@@ -7,7 +7,7 @@ use arrow_array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType, Timesta
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast};
 use std::sync::Arc;
 
@@ -22,27 +22,6 @@ pub(crate) fn is_time_between(binary: &BinaryExpr, columns: &DFSchema) -> Result
     let is_timestamp = |operand: &DataType| matches!(operand, DataType::Timestamp(..));
     let is_time = |operand: &DataType| is_timestamp(operand) || *operand == DataType::Date32;
     Ok(types.iter().all(is_time) && types.iter().any(is_timestamp))
-}
-
-/// Returns the difference with a text that is written as such taken for a date or a timestamp, if the other operand is one;
-/// `None` for another expression.
-pub(crate) fn with_times(binary: &BinaryExpr, columns: &DFSchema) -> Result<Option<BinaryExpr>> {
-    let is_text = |operand: &Expr| {
-        matches!(operand, Expr::Literal(ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)), _))
-    };
-    let (left, right) = (&*binary.left, &*binary.right);
-    if binary.op != Operator::Minus || is_text(left) == is_text(right) {
-        return Ok(None);
-    }
-    let to = if is_text(left) { right } else { left }.get_type(columns)?;
-    if !matches!(to, DataType::Date32 | DataType::Timestamp(..)) {
-        return Ok(None);
-    }
-    let typed = |operand: &Expr| match is_text(operand) {
-        true => cast(operand.clone(), to.clone()),
-        false => operand.clone(),
-    };
-    Ok(Some(BinaryExpr::new(Box::new(typed(left)), Operator::Minus, Box::new(typed(right)))))
 }
 
 /// Rewrites the difference of two timestamps.

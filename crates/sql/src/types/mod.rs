@@ -42,11 +42,11 @@ use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
 /// Registers the function that stands for exact numbers until the rule replaces it (see `exact.rs`), and the planner of
-/// comparisons with lists.
+/// operations with constant texts.
 pub fn register(context: &SessionContext) {
     exact::register(context);
     // It fails in no registry of the engine's.
-    let planner = Arc::new(texts::TextsOfLists);
+    let planner = Arc::new(texts::ConstantTexts);
     drop(context.state_ref().write().register_expr_planner(planner));
 }
 
@@ -109,13 +109,6 @@ fn node(plan: LogicalPlan, is_of_postgres: bool) -> Result<Transformed<LogicalPl
 
 /// Rewrites an expression depending on the types of its operands. The operands have been rewritten already.
 fn expression(expr: Expr, columns: &DFSchema, is_of_postgres: bool) -> Result<Transformed<Expr>> {
-    if is_of_postgres
-        && let Expr::BinaryExpr(binary) = &expr
-        && let Some(timed) = postgres::with_times(binary, columns)?
-    {
-        let timed = Expr::BinaryExpr(timed).transform_up(|expr| expression(expr, columns, true))?;
-        return Ok(Transformed::yes(timed.data));
-    }
     numbers::check_expression(&expr, columns)?;
     match expr {
         Expr::BinaryExpr(binary) if is_comparison(binary.op) => compared(binary, columns),

@@ -13,23 +13,29 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, lit};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, Operator, binary_expr, cast as logical_cast, lit,
+};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use farpool_model::{Error, brief, sql_name};
 use farpool_postgres::values::{bytes_of_text, elements_of_text};
 use std::sync::Arc;
 
-/// Plans comparisons of a list with a constant text, whose types the engine asks for while it plans, before the rule.
+/// Plans operations with a constant text, whose types the engine asks for while it plans, before the rule: comparisons with a
+/// list, and the difference from a date or a timestamp.
 #[derive(Debug)]
-pub(super) struct TextsOfLists;
+pub(super) struct ConstantTexts;
 
-impl ExprPlanner for TextsOfLists {
+impl ExprPlanner for ConstantTexts {
     fn plan_binary_op(
         &self,
         expr: RawBinaryExpr,
         columns: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let is_one = constant_text(&expr.left).is_some() || constant_text(&expr.right).is_some();
         let op = match expr.op {
+            _ if !is_one => return Ok(PlannerResult::Original(expr)),
+            BinaryOperator::Minus => return Ok(difference(expr, columns)),
             BinaryOperator::Eq => Operator::Eq,
             BinaryOperator::NotEq => Operator::NotEq,
             BinaryOperator::Lt => Operator::Lt,
@@ -38,9 +44,6 @@ impl ExprPlanner for TextsOfLists {
             BinaryOperator::GtEq => Operator::GtEq,
             _ => return Ok(PlannerResult::Original(expr)),
         };
-        if constant_text(&expr.left).is_none() && constant_text(&expr.right).is_none() {
-            return Ok(PlannerResult::Original(expr));
-        }
         let RawBinaryExpr { left, right, .. } = expr.clone();
         let read = operands(BinaryExpr::new(Box::new(left), op, Box::new(right)), columns)?;
         Ok(match read.transformed {
@@ -48,6 +51,21 @@ impl ExprPlanner for TextsOfLists {
             false => PlannerResult::Original(expr),
         })
     }
+}
+
+/// Plans a difference: the text is a date or a timestamp if the other operand is one.
+fn difference(expr: RawBinaryExpr, columns: &DFSchema) -> PlannerResult<RawBinaryExpr> {
+    let of_time = |text: &Expr, other: &Expr| {
+        let to = other.get_type(columns).ok()?;
+        let is_time = matches!(to, DataType::Date32 | DataType::Timestamp(..));
+        constant_text(text).filter(|_| is_time).map(|_| logical_cast(text.clone(), to))
+    };
+    let (left, right) = match (of_time(&expr.left, &expr.right), of_time(&expr.right, &expr.left)) {
+        (Some(left), _) => (left, expr.right),
+        (None, Some(right)) => (expr.left, right),
+        (None, None) => return PlannerResult::Original(expr),
+    };
+    PlannerResult::Planned(binary_expr(left, Operator::Minus, right))
 }
 
 /// Replaces a constant text by a list or by bytes, if the other side of the comparison is one.
