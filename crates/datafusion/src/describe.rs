@@ -140,7 +140,11 @@ impl Session {
         statement: impl Into<Statement>,
         snapshot: &'a Snapshot,
     ) -> BoxFuture<'a, Result<Query>> {
-        let (statement, scope) = (statement.into(), self.scope());
+        self.query_at(statement.into(), snapshot)
+    }
+
+    fn query_at<'a>(&'a self, statement: Statement, snapshot: &'a Snapshot) -> BoxFuture<'a, Result<Query>> {
+        let scope = self.scope();
         async move {
             if !self.is_read(&statement) {
                 return self.sql(statement).await;

@@ -227,7 +227,12 @@ impl Session {
     /// `Invalid` or `NotFound`, with the position, if the statement is at fault; the error of a pool, or of a file that
     /// cannot be read; `TimedOut`.
     pub fn sql(&self, statement: impl Into<Statement>) -> BoxFuture<'_, Result<Query>> {
-        let (statement, scope) = (statement.into(), self.scope());
+        self.query(statement.into())
+    }
+
+    /// Is not generic, so that the planning of statements is compiled once.
+    fn query(&self, statement: Statement) -> BoxFuture<'_, Result<Query>> {
+        let scope = self.scope();
         async move {
             let _caller = self.window.enter();
             let planned = scope.keep(self.plan_first(&statement, None)).await?;
