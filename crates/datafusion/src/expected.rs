@@ -24,7 +24,7 @@ const COMPARED_NS: f64 = 15.0;
 /// Nanoseconds for a pair of rows that a join without keys compares.
 const PAIR_NS: f64 = 3.0;
 
-/// What is expected of a plan or a part of one.
+/// Expectations of a plan or a part of one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expected {
     /// Nanoseconds until all rows are there.

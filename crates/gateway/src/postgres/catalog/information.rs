@@ -118,7 +118,7 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the owner of a table may do with it.
+/// Rights of the owner of a table.
 const PRIVILEGES: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
 
 /// Returns the names of all tables.
