@@ -543,6 +543,10 @@ async fn settings_are_shown_and_what_cannot_be_is_refused() {
     ] {
         assert!(client.batch_execute(refused).await.is_err(), "{refused}");
     }
+    let nested = (0..20).fold("array[1]".to_string(), |list, _| {
+        format!("array(select x from unnest({list}) with ordinality u(x, n))")
+    });
+    assert!(client.batch_execute(&format!("select {nested}")).await.is_err());
     client.batch_execute("create schema s; create table s.t (a int); set search_path = s").await.unwrap();
     assert_eq!(text(&client, "select count(*) from t").await, "0");
     client.batch_execute("discard all").await.unwrap();

@@ -15,6 +15,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, timeout};
 
 /// The way from the gateway to a pool.
 #[async_trait]
@@ -46,6 +49,12 @@ pub struct Gateway {
     connections: AtomicUsize,
 }
 
+/// Time that a session that begins waits for other pools than that of its database.
+const REACH: Duration = Duration::from_secs(2);
+
+/// Time until a pool that could not be reached is tried again. Reason: sessions would wait for it each.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
 /// The digest of a user's token, and the place of a database.
 type Place = ([u8; 32], usize);
 
@@ -66,6 +75,8 @@ pub(crate) struct Engine {
     /// All pools by their names, that of the database first. Others are missing as long as they cannot be reached, or refuse
     /// the token.
     pools: RwLock<Vec<(String, Arc<dyn Pool>)>>,
+    /// The time at which other pools were tried last.
+    tried: AsyncMutex<Option<Instant>>,
     /// The session of the SQL engine that all sessions of the user share, as far as their settings are the same.
     pub session: Session,
     /// The session of the SQL engine for clients of PostgreSQL's protocol, whose statements mean what PostgreSQL means.
@@ -174,11 +185,23 @@ impl Gateway {
     /// Errors of [`Door::open`].
     pub(crate) async fn engine(&self, token: Option<&str>, database: usize) -> Result<Arc<Engine>> {
         let engine = self.engine_alone(token, database).await?;
-        // A pool that is not there keeps nobody out of the others, and is tried again with the next session.
-        for other in &self.databases {
-            if engine.pool(&other.name).is_some() {
-                continue;
-            }
+        if self.databases.iter().any(|other| engine.pool(&other.name).is_none())
+            && timeout(REACH, self.join_others(&engine, token)).await.is_err()
+        {
+            tracing::info!("a pool is left out of a session: it does not answer");
+        }
+        Ok(engine)
+    }
+
+    /// Lets statements name the tables of the pools that can be reached.
+    async fn join_others(&self, engine: &Engine, token: Option<&str>) {
+        let mut tried = engine.tried.lock().await;
+        if tried.is_some_and(|tried| tried.elapsed() < TRY_AGAIN) {
+            return;
+        }
+        *tried = Some(Instant::now());
+        let missing = self.databases.iter().filter(|other| engine.pool(&other.name).is_none());
+        let joins = missing.map(|other| async move {
             let joined = match other.door.open(token).await {
                 Ok(pool) => engine.join(&other.name, pool).await,
                 Err(error) => Err(error),
@@ -186,8 +209,8 @@ impl Gateway {
             if let Err(error) = joined {
                 tracing::info!(database = other.name, %error, "a pool is left out of a session");
             }
-        }
-        Ok(engine)
+        });
+        futures::future::join_all(joins).await;
     }
 
     async fn engine_alone(&self, token: Option<&str>, database: usize) -> Result<Arc<Engine>> {
@@ -216,8 +239,9 @@ impl Gateway {
         let work = work.account(&TenantName::default());
         let for_postgres = session.with_postgres_meaning(name);
         let database_name = name.clone();
+        let tried = AsyncMutex::default();
         let engine =
-            Arc::new(Engine { database: database_name, pools, session, for_postgres, catalog, work });
+            Arc::new(Engine { database: database_name, pools, tried, session, for_postgres, catalog, work });
         let mut engines = self.engines.lock();
         engines.retain(|_, engine| engine.strong_count() > 0);
         engines.insert((digest, database), Arc::downgrade(&engine));

@@ -1,7 +1,7 @@
 //! Values that threads can share, without a look into their types.
 //!
 //! Reason: for each method of an asynchronous trait, the compiler learns whether its future can be sent to another thread.
-//! It follows all types in it down, and those of the engine lead into the syntax trees of statements: seconds for each
+//! The compiler follows all types in it down, and those of the engine lead into the syntax trees of statements: seconds for each
 //! method, where a dozen of them are. It learns it once for an [`Opaque`], where one is made.
 
 use std::fmt;

@@ -2,12 +2,13 @@
 //! LATERAL unnest(t.l)`, `t, generate_series(1, t.n) g(i)`. DataFusion 55.2 allows columns of other tables only in
 //! UNNEST, and not in an `ARRAY[…]` within it.
 
-use super::call;
 use super::headers::normal;
 use super::walk::{Look, Walk};
+use super::{call, refusal};
+use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, TableAlias, TableAliasColumnDef, TableFactor,
-    Value, VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, TableAlias,
+    TableAliasColumnDef, TableFactor, Value, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -27,7 +28,10 @@ pub(super) fn apply(table: &mut TableFactor) {
 }
 
 /// Rewrites `unnest(list) WITH ORDINALITY u(x, n)`, or one of a series, to an UNNEST of the list and of the places in it.
-pub(super) fn with_places(table: &mut TableFactor) {
+///
+/// # Errors
+/// Fails if the list is that of a subquery: it is written twice, and so would be each within it.
+pub(super) fn with_places(table: &mut TableFactor) -> Result<()> {
     let (name, mut lists, alias) = match table {
         TableFactor::UNNEST { array_exprs, alias, with_ordinality: true, .. } => {
             (UNNEST.to_string(), array_exprs.clone(), alias.clone())
@@ -37,9 +41,13 @@ pub(super) fn with_places(table: &mut TableFactor) {
                 UNNEST => (name, values, alias.clone()),
                 _ => (name.clone(), vec![call(&name, values)], alias.clone()),
             },
-            _ => return,
+            _ => return Ok(()),
         },
     };
+    if lists.iter().any(has_query) {
+        let advice = "select the list in a subquery of FROM, and then unnest its column";
+        return Err(refusal("WITH ORDINALITY of a subquery is not done", advice));
+    }
     let mut alias = alias.unwrap_or_else(|| named(&name));
     for place in alias.columns.len()..=lists.len() {
         let name = match place {
@@ -53,6 +61,19 @@ pub(super) fn with_places(table: &mut TableFactor) {
     let first = Expr::value(Value::Number("1".into(), false));
     lists.push(call("generate_series", vec![first, call("greatest", lengths)]));
     *table = of(lists, Some(alias));
+    Ok(())
+}
+
+/// Returns whether an expression contains a subquery.
+fn has_query(expr: &Expr) -> bool {
+    let found = expr.each_expr(&mut |expr| match expr {
+        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => ControlFlow::Break(()),
+        Expr::Function(function) if matches!(function.args, FunctionArguments::Subquery(_)) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// A call in FROM of a function that returns lists.

@@ -399,9 +399,9 @@ impl VisitorMut for Rules<'_> {
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
         semi_joins::in_brackets(table);
         qualified::in_from(table);
-        lateral_lists::with_places(table);
         flow(
-            undone::table(table)
+            lateral_lists::with_places(table)
+                .and_then(|()| undone::table(table))
                 .and_then(|()| joins::in_brackets(table))
                 .and_then(|()| readers::apply(table)),
         )
